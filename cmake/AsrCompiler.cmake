@@ -71,7 +71,7 @@ target_link_libraries(asr_inner_options INTERFACE asr_common_options)
 target_compile_definitions(asr_inner_options INTERFACE ASR_INNER=1)
 target_compile_options(asr_inner_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:
   -O2 -g -fno-exceptions -fno-rtti -fno-pie -ffunction-sections -fdata-sections ${hardening}>)
-target_link_options(asr_inner_options INTERFACE -static -no-pie -Wl,--gc-sections -Wl,-z,relro,-z,now)
+target_link_options(asr_inner_options INTERFACE -static -Wl,--gc-sections -Wl,-z,relro,-z,now)
 if(ASR_SANITIZE MATCHES "undefined")
   target_compile_options(asr_inner_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:
     -fsanitize=undefined -fsanitize-trap=undefined>)

@@ -144,20 +144,24 @@ function(asr_tests name)
     add_dependencies(tsan_tests ${test})
   endif()
 
-  set(properties TIMEOUT ${arg_TIMEOUT})
+  set(properties "TIMEOUT ${arg_TIMEOUT} LABELS \"${arg_LABELS}\" ENVIRONMENT \"${arg_ENVIRONMENT}\"")
   if(arg_SERIAL)
-    list(APPEND properties RUN_SERIAL ON)
+    string(APPEND properties " RUN_SERIAL ON")
   endif()
   if(arg_NO_DISCOVER)
     add_test(NAME ${name} COMMAND ${test})
-    set_tests_properties(${name} PROPERTIES ${properties} LABELS "${arg_LABELS}" ENVIRONMENT "${arg_ENVIRONMENT}")
+    cmake_language(EVAL CODE "set_tests_properties(${name} PROPERTIES ${properties})")
     return()
   endif()
-  # gtest_discover_tests() flattens lists, unless their semicolons are escaped.
-  string(REPLACE ";" "\\;" labels "${arg_LABELS}")
-  string(REPLACE ";" "\\;" environment "${arg_ENVIRONMENT}")
-  gtest_discover_tests(${test} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 TEST_PREFIX "${name}."
-    PROPERTIES ${properties} LABELS "${labels}" ENVIRONMENT "${environment}")
+  gtest_discover_tests(${test} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 TEST_PREFIX "${name}.")
+  # gtest_discover_tests() flattens properties that are lists, so ctest sets them itself, after the discovery.
+  set(script "${CMAKE_CURRENT_BINARY_DIR}/${test}_properties.cmake")
+  file(CONFIGURE OUTPUT "${script}" @ONLY CONTENT [[
+foreach(discovered IN LISTS @test@_TESTS)
+  set_tests_properties("${discovered}" PROPERTIES @properties@)
+endforeach()
+]])
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${script}")
 endfunction()
 
 # Tests that need no kernel feature and no privilege.
@@ -165,16 +169,17 @@ function(asr_unit_tests name)
   asr_tests(${name} ${ARGN} LABELS unit)
 endfunction()
 
-# A libFuzzer executable, only in the preset fuzz. What it finds on the way is kept in build/fuzz/corpus/<name>;
-# FUZZ_EACH in the environment says for how many seconds ctest runs it.
+# The libFuzzer executable <name>_fuzz, only in the preset fuzz; ctest runs it for FUZZ_EACH seconds (environment).
+# Inputs that reach new code are kept in build/fuzz/corpus/<name>, those that crash in build/fuzz/crashes.
 function(asr_fuzz_target name)
   asr_parse("" "CORPUS" "SOURCES;DEPS;LIBS")
   if(NOT ASR_FUZZ)
     return()
   endif()
-  asr_executable(${name} SOURCES ${arg_SOURCES} DEPS ${arg_DEPS} LIBS ${arg_LIBS})
-  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
-  add_dependencies(fuzz_targets ${name})
+  set(target ${name}_fuzz)
+  asr_executable(${target} SOURCES ${arg_SOURCES} DEPS ${arg_DEPS} LIBS ${arg_LIBS})
+  target_link_options(${target} PRIVATE -fsanitize=fuzzer)
+  add_dependencies(fuzz_targets ${target})
 
   set(found "${PROJECT_BINARY_DIR}/corpus/${name}")
   file(MAKE_DIRECTORY "${found}" "${PROJECT_BINARY_DIR}/crashes")
@@ -185,6 +190,6 @@ function(asr_fuzz_target name)
   endif()
   add_test(NAME fuzz.${name} COMMAND
     bash -c [[exec "$0" -max_total_time="${FUZZ_EACH:-10}" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 "$@"]]
-    "$<TARGET_FILE:${name}>" "-artifact_prefix=${PROJECT_BINARY_DIR}/crashes/${name}-" ${corpus})
+    "$<TARGET_FILE:${target}>" "-artifact_prefix=${PROJECT_BINARY_DIR}/crashes/${name}-" ${corpus})
   set_tests_properties(fuzz.${name} PROPERTIES LABELS fuzz TIMEOUT 86400)
 endfunction()

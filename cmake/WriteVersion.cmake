@@ -6,6 +6,7 @@ if(commit MATCHES "Format")
 endif()
 find_program(git git)
 if(git AND EXISTS "${SOURCE_DIR}/.git")
+  set(ENV{GIT_OPTIONAL_LOCKS} 0)  # A build never stands in the way of a commit.
   execute_process(COMMAND "${git}" -C "${SOURCE_DIR}" describe --always --dirty --abbrev=12 --exclude=*
     OUTPUT_VARIABLE described OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
   if(described)
