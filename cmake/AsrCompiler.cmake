@@ -18,11 +18,14 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_CXX_SCAN_FOR_MODULES OFF)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
 # Assertions stay in every build: a daemon that holds a security boundary stops rather than guesses.
+set(CMAKE_C_FLAGS_DEBUG "-O1 -g -fno-omit-frame-pointer")
+set(CMAKE_C_FLAGS_RELEASE "-O2 -g")
 set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g -fno-omit-frame-pointer")
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g")
 
 find_program(ASR_CCACHE ccache)
 if(ASR_CCACHE)
+  set(CMAKE_C_COMPILER_LAUNCHER "${ASR_CCACHE}")
   set(CMAKE_CXX_COMPILER_LAUNCHER "${ASR_CCACHE}")
 endif()
 
