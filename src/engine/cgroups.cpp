@@ -1,0 +1,309 @@
+#include "engine/cgroups.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <thread>
+
+#include "os/file.hpp"
+#include "os/pidfd.hpp"
+
+namespace asr {
+
+namespace {
+
+constexpr const char* kFamily = "agent-sandbox";
+// Room for pid 1 and its workers above what the workload may have.
+constexpr std::uint32_t kGuestPids = 16;
+
+Result<void> make_group(int dir, const std::string& name) {
+  if (::mkdirat(dir, name.c_str(), 0755) != 0 && errno != EEXIST) return fail_errno("mkdir " + name);
+  return {};
+}
+
+// Lets the groups below `dir` use these controllers. One at a time: the kernel refuses a list whole.
+void delegate(int dir, const Hierarchy& hierarchy) {
+  for (const char* controller : {"memory", "pids", "cpu", "io"})
+    if (hierarchy.has(controller))
+      (void)write_value(dir, "cgroup.subtree_control", std::string("+") + controller);
+}
+
+bool is_delegated(int dir, std::string_view controller) {
+  auto names = read_small_file(dir, "cgroup.subtree_control");
+  return names && (" " + *names + " ").find(" " + std::string(controller) + " ") != std::string::npos;
+}
+
+std::string cpu_quota(std::uint32_t milli_cpus) {
+  return std::to_string(static_cast<std::uint64_t>(milli_cpus) * 100);  // µs of every 100 ms
+}
+
+std::vector<std::string> folders_in(int dir) {
+  std::vector<std::string> names;
+  int copy = ::openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (copy < 0) return names;
+  std::unique_ptr<DIR, int (*)(DIR*)> stream(::fdopendir(copy), ::closedir);
+  if (!stream) return names;
+  while (dirent* entry = ::readdir(stream.get()))
+    if (entry->d_type == DT_DIR && entry->d_name[0] != '.') names.emplace_back(entry->d_name);
+  return names;
+}
+
+}  // namespace
+
+std::optional<Cgroups::Tree> Cgroups::prepare(const Hierarchy& hierarchy, const InstanceId& instance,
+                                              std::string& problem) {
+  auto attempt = [&]() -> Result<Tree> {
+    UniqueFd root = TRY(open_dir(AT_FDCWD, hierarchy.mount));
+    if (hierarchy.v2) delegate(root.get(), hierarchy);
+    TRY(make_group(root.get(), kFamily));
+    UniqueFd family = TRY(open_dir(root.get(), kFamily));
+    if (hierarchy.v2) delegate(family.get(), hierarchy);
+    TRY(make_group(family.get(), instance.text));
+    UniqueFd own = TRY(open_dir(family.get(), instance.text));
+    if (hierarchy.v2) delegate(own.get(), hierarchy);
+    return Tree{hierarchy, std::move(own), hierarchy.mount + "/" + kFamily + "/" + instance.text};
+  };
+  auto tree = attempt();
+  if (tree) return *std::move(tree);
+  problem = hierarchy.mount + ": " + tree.error().what;
+  return std::nullopt;
+}
+
+Cgroups Cgroups::open(const InstanceId& instance, CgroupTotals totals) {
+  Cgroups cgroups;
+  auto hierarchies = find_hierarchies();
+  if (!hierarchies) {
+    cgroups.problem_ = hierarchies.error().what;
+    return cgroups;
+  }
+  for (const Hierarchy& hierarchy : *hierarchies) {
+    // A v1 hierarchy is worth its cost only for a limit; v2 always, for the life-cycle.
+    if (!hierarchy.v2 && !hierarchy.has("memory") && !hierarchy.has("pids") && !hierarchy.has("cpu")) continue;
+    if (hierarchy.v2 && cgroups.v2_) continue;
+    auto tree = prepare(hierarchy, instance, cgroups.problem_);
+    if (!tree) continue;
+    cgroups.trees_.push_back(std::make_unique<Tree>(*std::move(tree)));
+    const Tree* kept = cgroups.trees_.back().get();
+    auto usable = [&](const char* controller) {
+      return hierarchy.has(controller) &&
+             (!hierarchy.v2 || is_delegated(kept->instance.get(), controller));
+    };
+    if (hierarchy.v2) cgroups.v2_ = cgroups.trees_.size() - 1;
+    if (cgroups.memory_ == nullptr && usable("memory")) cgroups.memory_ = kept;
+    if (cgroups.pids_ == nullptr && usable("pids")) cgroups.pids_ = kept;
+    if (cgroups.cpu_ == nullptr && usable("cpu")) cgroups.cpu_ = kept;
+  }
+  // All sandboxes together: they may fill their share of the machine, never all of it.
+  if (cgroups.memory_ != nullptr && totals.memory_bytes != 0)
+    (void)write_value(cgroups.memory_->instance.get(),
+                      cgroups.memory_->hierarchy.v2 ? "memory.max" : "memory.limit_in_bytes",
+                      std::to_string(totals.memory_bytes));
+  if (cgroups.pids_ != nullptr && totals.pids != 0)
+    (void)write_value(cgroups.pids_->instance.get(), "pids.max", std::to_string(totals.pids));
+  return cgroups;
+}
+
+Result<void> Cgroups::apply(const Tree& tree, const std::string& name, const Limits& limits) {
+  int dir = tree.instance.get();
+  if (&tree == memory_) {
+    std::string memory = std::to_string(limits.memory_bytes);
+    if (tree.hierarchy.v2) {
+      TRY(write_value(dir, name + "/memory.max", memory));
+      (void)write_value(dir, name + "/memory.swap.max", "0");  // Absent without swap.
+    } else {
+      TRY(write_value(dir, name + "/memory.limit_in_bytes", memory));
+      (void)write_value(dir, name + "/memory.memsw.limit_in_bytes", memory);  // Absent without accounting.
+    }
+  }
+  if (&tree == pids_) TRY(write_value(dir, name + "/pids.max", std::to_string(limits.pids + kGuestPids)));
+  if (&tree == cpu_ && limits.milli_cpus != 0) {
+    if (tree.hierarchy.v2) {
+      TRY(write_value(dir, name + "/cpu.max", cpu_quota(limits.milli_cpus) + " 100000"));
+    } else {
+      TRY(write_value(dir, name + "/cpu.cfs_quota_us", cpu_quota(limits.milli_cpus)));
+    }
+  }
+  return {};
+}
+
+Result<JoinFds> Cgroups::create(const SandboxId& id, const Limits& limits) {
+  JoinFds fds;
+  for (const auto& tree : trees_) {
+    int dir = tree->instance.get();
+    if (::mkdirat(dir, id.text.c_str(), 0755) != 0) return fail_errno("mkdir " + tree->path + "/" + id.text);
+    TRY(apply(*tree, id.text, limits));
+    if (tree->hierarchy.v2) {
+      fds.v2 = TRY(open_dir(dir, id.text));
+      continue;
+    }
+    UniqueFd procs(::openat(dir, (id.text + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC));
+    if (!procs) return fail_errno("open cgroup.procs");
+    fds.v1_procs.push_back(std::move(procs));
+  }
+  return fds;
+}
+
+Result<void> Cgroups::remove(const SandboxId& id) {
+  for (const auto& tree : trees_) {
+    int dir = tree->instance.get();
+    if (tree.get() == memory_ && !tree->hierarchy.v2) {
+      // Pages it was the first to touch would keep the group as an invisible zombie.
+      auto left = read_number(dir, id.text + "/memory.usage_in_bytes");
+      if (left && *left > 0) (void)write_value(dir, id.text + "/memory.force_empty", "0");
+    }
+    if (::unlinkat(dir, id.text.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT)
+      return fail_errno("rmdir " + tree->path + "/" + id.text);
+  }
+  return {};
+}
+
+void Cgroups::remove_instance() {
+  for (const auto& tree : trees_) ::rmdir(tree->path.c_str());
+}
+
+Result<void> Cgroups::freeze(const SandboxId& id, bool frozen) {
+  if (!v2_)
+    return fail(Errc::unsupported, "pausing needs a cgroup v2 tree",
+                "see agent-sandbox doctor for how to mount one");
+  const Tree& tree = *trees_[*v2_];
+  TRY(write_value(tree.instance.get(), id.text + "/cgroup.freeze", frozen ? "1" : "0"));
+  return {};
+}
+
+Result<void> Cgroups::kill(const SandboxId& id) {
+  if (!v2_) return {};
+  return write_value(trees_[*v2_]->instance.get(), id.text + "/cgroup.kill", "1");
+}
+
+std::uint64_t Cgroups::oom_kills(const SandboxId& id) const {
+  if (memory_ == nullptr) return 0;
+  auto count = memory_->hierarchy.v2
+                   ? read_keyed(memory_->instance.get(), id.text + "/memory.events", "oom_kill")
+                   : read_keyed(memory_->instance.get(), id.text + "/memory.oom_control", "oom_kill");
+  return count ? *count : 0;
+}
+
+namespace {
+
+// v1 "8:0 Read 4096" and v2 "8:0 rbytes=4096 wbytes=0 …", summed over devices.
+std::uint64_t sum_io(const std::string& text, std::string_view v1_word, std::string_view v2_key) {
+  std::uint64_t sum = 0;
+  for (std::string_view key : {v1_word, v2_key}) {
+    std::size_t at = 0;
+    while ((at = text.find(key, at)) != std::string::npos) {
+      at += key.size();
+      std::uint64_t value = 0;
+      std::from_chars(text.data() + at, text.data() + text.size(), value);
+      sum += value;
+    }
+  }
+  return sum;
+}
+
+}  // namespace
+
+void Cgroups::measure(const SandboxId& id, Usage& usage) const {
+  auto number = [&](const Tree* tree, const char* v1, const char* v2) -> std::uint64_t {
+    if (tree == nullptr) return 0;
+    auto value = read_number(tree->instance.get(), id.text + "/" + (tree->hierarchy.v2 ? v2 : v1));
+    return value ? *value : 0;
+  };
+  usage.memory_bytes = number(memory_, "memory.usage_in_bytes", "memory.current");
+  usage.memory_peak_bytes = number(memory_, "memory.max_usage_in_bytes", "memory.peak");
+  usage.memory_peak_bytes = std::max(usage.memory_peak_bytes, usage.memory_bytes);
+  usage.pids = static_cast<std::uint32_t>(number(pids_, "pids.current", "pids.current"));
+  usage.oom_kills = oom_kills(id);
+  // Every v2 group counts cpu time, controllers or not.
+  if (v2_) {
+    auto micros = read_keyed(trees_[*v2_]->instance.get(), id.text + "/cpu.stat", "usage_usec");
+    if (micros) usage.cpu = std::chrono::microseconds(*micros);
+    if (auto io = read_small_file(trees_[*v2_]->instance.get(), id.text + "/io.stat")) {
+      usage.io_read_bytes = sum_io(*io, "\x01", "rbytes=");
+      usage.io_write_bytes = sum_io(*io, "\x01", "wbytes=");
+    }
+  }
+}
+
+std::vector<IsolationFact> Cgroups::facts() const {
+  auto fact = [&](const char* name, const Tree* tree, const char* controller) {
+    IsolationFact result{name, Guarantee::full, "", ""};
+    if (tree != nullptr) {
+      result.mechanism = std::string(tree->hierarchy.v2 ? "cgroup v2 " : "cgroup v1 ") + controller;
+      return result;
+    }
+    result.guarantee = Guarantee::none;
+    result.note = std::string("no ") + controller + " cgroup can be used" +
+                  (problem_.empty() ? "" : " (" + problem_ + ")") +
+                  "; run as root, or have systemd delegate one (Delegate=yes)";
+    return result;
+  };
+  std::vector<IsolationFact> facts{fact("memory_limit", memory_, "memory"), fact("cpu_limit", cpu_, "cpu"),
+                                   fact("pids_limit", pids_, "pids")};
+  IsolationFact pause{"pause", v2_ ? Guarantee::full : Guarantee::none, v2_ ? "cgroup v2 freezer" : "",
+                      v2_ ? "" : "no cgroup v2 tree can be used"};
+  facts.push_back(pause);
+  return facts;
+}
+
+namespace {
+
+// Kills what is in a group and waits until it is empty. Without cgroup.kill, by pidfd from the list.
+std::uint32_t kill_group(int group) {
+  using namespace std::chrono_literals;
+  auto count = [&] {
+    auto procs = read_small_file(group, "cgroup.procs", 4 << 20);
+    return procs && !procs->empty() ? static_cast<std::uint32_t>(std::count(procs->begin(), procs->end(), '\n') + 1) : 0U;
+  };
+  std::uint32_t found = count();
+  for (int round = 0; round < 200 && count() > 0; ++round) {
+    if (!write_value(group, "cgroup.kill", "1")) {
+      auto procs = read_small_file(group, "cgroup.procs", 4 << 20);
+      for (std::size_t at = 0; procs && at < procs->size();) {
+        int pid = 0;
+        std::from_chars(procs->data() + at, procs->data() + procs->size(), pid);
+        if (auto pidfd = open_pidfd(pid)) (void)send_signal(pidfd->get(), SIGKILL);
+        std::size_t end = procs->find('\n', at);
+        at = end == std::string::npos ? procs->size() : end + 1;
+      }
+    }
+    std::this_thread::sleep_for(5ms);
+  }
+  return found;
+}
+
+}  // namespace
+
+CgroupSweep sweep_cgroups(const InstanceId& instance) {
+  using namespace std::chrono_literals;
+  CgroupSweep sweep;
+  auto hierarchies = find_hierarchies();
+  if (!hierarchies) return sweep;
+  // v2 first: killing there empties the v1 groups, too.
+  std::stable_sort(hierarchies->begin(), hierarchies->end(),
+                   [](const Hierarchy& a, const Hierarchy& b) { return a.v2 > b.v2; });
+  std::vector<std::string> seen;
+  for (const Hierarchy& hierarchy : *hierarchies) {
+    std::string path = hierarchy.mount + "/" + kFamily + "/" + instance.text;
+    auto own = open_dir(AT_FDCWD, path);
+    if (!own) continue;
+    for (const std::string& name : folders_in(own->get())) {
+      if (std::find(seen.begin(), seen.end(), name) == seen.end()) seen.push_back(name);
+      if (auto group = open_dir(own->get(), name)) sweep.processes += kill_group(group->get());
+      int tries = 0;
+      while (::unlinkat(own->get(), name.c_str(), AT_REMOVEDIR) != 0 && errno == EBUSY && ++tries < 200)
+        std::this_thread::sleep_for(5ms);
+    }
+    if (::rmdir(path.c_str()) != 0 && errno != ENOENT)
+      sweep.problems.push_back(path + ": " + errno_error(errno, "rmdir").what);
+  }
+  sweep.sandboxes = static_cast<std::uint32_t>(seen.size());
+  return sweep;
+}
+
+}  // namespace asr

@@ -1,0 +1,108 @@
+#include "engine/channel.hpp"
+
+#include <fcntl.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+namespace asr {
+
+namespace {
+
+// More unread answers than any request has: a peer that sends them is not answering but flooding.
+constexpr std::size_t kMostLetters = 4096;
+
+}  // namespace
+
+Channel::Channel(asio::any_io_executor strand, UniqueFd socket)
+    : strand_(std::move(strand)),
+      socket_(std::move(socket)),
+      readable_(strand_, ::fcntl(socket_.get(), F_DUPFD_CLOEXEC, 3)) {}
+
+void Channel::open(std::function<void(Letter)> unasked, std::function<void()> closed) {
+  unasked_ = std::move(unasked);
+  closed_ = std::move(closed);
+  asio::co_spawn(strand_, read_letters(), asio::detached);
+}
+
+void Channel::close() {
+  if (!open_) return;
+  open_ = false;
+  boost::system::error_code ignored;
+  readable_.close(ignored);
+  socket_.reset();
+  for (auto& [id, box] : boxes_) box->bell_.cancel();
+  unasked_ = nullptr;
+  if (auto closed = std::exchange(closed_, nullptr)) closed();
+}
+
+// False when the channel is at its end.
+bool Channel::take(std::span<char> buffer) {
+  for (;;) {
+    auto received = receive_packet(socket_.get(), buffer, Wait::dont_block);
+    if (!received || received->kind == Received::Kind::closed) return false;
+    if (received->kind == Received::Kind::nothing) return true;
+    auto frame = parse_frame(received->bytes);
+    if (!frame) return false;
+    Letter letter{frame->type, frame->id, std::string(frame->body), std::move(received->fds)};
+    auto found = boxes_.find(frame->id);
+    if (found == boxes_.end()) {
+      if (unasked_) unasked_(std::move(letter));
+      if (!open_) return true;
+      continue;
+    }
+    Box& box = *found->second;
+    if (box.letters_.size() >= kMostLetters) return false;
+    box.letters_.push_back(std::move(letter));
+    box.bell_.cancel();
+  }
+}
+
+asio::awaitable<void> Channel::read_letters() {
+  auto self = shared_from_this();
+  std::vector<char> buffer(kMaxPacket);
+  while (open_) {
+    if (!take(buffer)) {
+      close();
+      break;
+    }
+    if (!open_) break;
+    boost::system::error_code ec;
+    auto token = asio::redirect_error(asio::use_awaitable, ec);
+    co_await readable_.async_wait(asio::posix::stream_descriptor::wait_read, token);
+    if (ec && open_) close();
+  }
+}
+
+Channel::Box::Box(std::shared_ptr<Channel> channel, std::uint32_t id)
+    : channel_(std::move(channel)), id_(id), bell_(channel_->strand_) {}
+
+Channel::Box::~Box() { channel_->boxes_.erase(id_); }
+
+std::unique_ptr<Channel::Box> Channel::box() {
+  do ++last_id_;
+  while (last_id_ == 0 || boxes_.contains(last_id_));
+  auto box = std::make_unique<Box>(shared_from_this(), last_id_);
+  boxes_.emplace(last_id_, box.get());
+  return box;
+}
+
+asio::awaitable<Result<Letter>> Channel::Box::next(Clock::time_point deadline) {
+  for (;;) {
+    if (!letters_.empty()) {
+      Letter letter = std::move(letters_.front());
+      letters_.pop_front();
+      co_return letter;
+    }
+    if (!channel_->open_) co_return fail(Errc::gone, "the sandbox has ended");
+    if (Clock::now() >= deadline) co_return fail(Errc::timeout, "the sandbox did not answer in time");
+    bell_.expires_at(deadline);
+    boost::system::error_code ec;
+    auto token = asio::redirect_error(asio::use_awaitable, ec);
+    co_await bell_.async_wait(token);
+  }
+}
+
+}  // namespace asr

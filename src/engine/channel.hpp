@@ -1,0 +1,96 @@
+// Requests and answers over one seqpacket socket, as coroutines. Everything here runs on the channel's
+// strand; the peer is not trusted, and whatever it sends that makes no sense ends the channel.
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "base/unique_fd.hpp"
+#include "wire/frame.hpp"
+#include "wire/send.hpp"
+
+namespace asr {
+
+namespace asio = boost::asio;
+
+// One frame as it came.
+struct Letter {
+  std::uint16_t type = 0;
+  std::uint32_t id = 0;
+  std::string body;
+  std::vector<UniqueFd> fds;
+
+  template <class Message>
+  std::optional<Message> as() const {
+    return decode<Message>(Frame{type, id, body});
+  }
+};
+
+class Channel : public std::enable_shared_from_this<Channel> {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  Channel(asio::any_io_executor strand, UniqueFd socket);
+
+  // Starts reading. `unasked` gets letters that answer no open box; `closed` is called once.
+  void open(std::function<void(Letter)> unasked, std::function<void()> closed);
+  void close();
+  bool is_open() const noexcept { return open_; }
+  const asio::any_io_executor& executor() const noexcept { return strand_; }
+
+  // Answers to one request, in order. Closed with the object.
+  class Box {
+   public:
+    Box(std::shared_ptr<Channel> channel, std::uint32_t id);
+    ~Box();
+    Box(const Box&) = delete;
+    Box& operator=(const Box&) = delete;
+
+    std::uint32_t id() const noexcept { return id_; }
+    asio::awaitable<Result<Letter>> next(Clock::time_point deadline = Clock::time_point::max());
+
+   private:
+    friend class Channel;
+    std::shared_ptr<Channel> channel_;
+    std::uint32_t id_;
+    std::deque<Letter> letters_;
+    asio::steady_timer bell_;
+  };
+  std::unique_ptr<Box> box();
+
+  template <class Message>
+  Result<void> send(std::uint32_t id, const Message& message, std::span<const int> fds = {}) {
+    if (!open_) return fail(Errc::gone, "the sandbox has ended");
+    auto sent = send_packet(socket_.get(), encode(id, message), fds, Wait::dont_block);
+    if (!sent && sent.error().code == Errc::exhausted)
+      return fail(Errc::exhausted, "too many requests at once", "wait for answers before asking more");
+    return sent;
+  }
+
+ private:
+  asio::awaitable<void> read_letters();
+  bool take(std::span<char> buffer);
+
+  asio::any_io_executor strand_;
+  UniqueFd socket_;
+  asio::posix::stream_descriptor readable_;  // A copy of the socket, to wait on.
+  std::map<std::uint32_t, Box*> boxes_;
+  std::uint32_t last_id_ = 0;
+  std::function<void(Letter)> unasked_;
+  std::function<void()> closed_;
+  bool open_ = true;
+};
+
+}  // namespace asr

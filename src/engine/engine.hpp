@@ -1,0 +1,76 @@
+// Native sandboxes on this machine: makes them, keeps some warm, and leaves nothing behind.
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "engine/sandbox.hpp"
+#include "policy/spec.hpp"
+
+namespace asr {
+
+// What an earlier instance left behind and this start removed.
+struct RecoveryReport {
+  std::uint32_t instances = 0;  // dead ones found
+  std::uint32_t sandboxes = 0;  // of theirs that were still there, alive or as cgroups
+  std::uint32_t processes = 0;  // killed
+  std::vector<std::string> problems;  // what could not be removed, and why
+};
+
+struct EngineOptions {
+  // Runtime state: a folder per instance below it. Empty: /run/agent-sandbox for root,
+  // $XDG_RUNTIME_DIR/agent-sandbox or ~/.cache/agent-sandbox/run for others.
+  std::filesystem::path runtime_dir;
+  // Unpacked environments. Empty: /var/cache/agent-sandbox or ~/.cache/agent-sandbox.
+  std::filesystem::path cache_dir;
+  unsigned zygotes = 0;  // 0: one per core, at most 4
+  enum class Cgroups { automatic, off } cgroups = Cgroups::automatic;
+  // Of all sandboxes of this instance together; 0: most of the machine.
+  std::uint64_t total_memory_bytes = 0;
+  std::uint32_t total_pids = 0;
+  std::function<void(std::string_view)> log;  // One line per thing worth telling; may be empty.
+};
+
+struct PoolOptions {
+  std::uint32_t size = 8;
+  std::uint32_t refill_at_once = 2;  // sandboxes being made at the same time
+};
+
+struct PoolState {
+  std::string key;
+  std::uint32_t ready = 0;
+  std::uint32_t wanted = 0;
+  std::uint64_t served_warm = 0;
+  std::uint64_t served_cold = 0;
+};
+
+class Engine {
+ public:
+  // Starts the zygotes: call it before the process has a second thread.
+  static Result<std::unique_ptr<Engine>> start(boost::asio::any_io_executor executor,
+                                               EngineOptions options = {});
+  virtual ~Engine() = default;  // Kills what still lives.
+
+  // From the pool of the same spec if there is one ready, new otherwise.
+  virtual asio::awaitable<Result<std::shared_ptr<Sandbox>>> create(SandboxSpec spec) = 0;
+  virtual asio::awaitable<Result<std::shared_ptr<Sandbox>>> create_cold(SandboxSpec spec) = 0;
+
+  virtual asio::awaitable<Result<void>> warm(SandboxSpec spec, PoolOptions options) = 0;  // fills it
+  virtual asio::awaitable<Result<void>> drain(SandboxSpec spec) = 0;
+  virtual std::vector<PoolState> pools() const = 0;
+
+  virtual const RecoveryReport& recovery() const noexcept = 0;
+  virtual const std::filesystem::path& instance_dir() const noexcept = 0;
+
+  // Ends every sandbox and waits until nothing of this instance is left.
+  virtual asio::awaitable<Result<void>> stop() = 0;
+};
+
+}  // namespace asr

@@ -1,0 +1,39 @@
+#include "engine/id_ranges.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+namespace asr {
+
+Result<std::uint32_t> IdRanges::take() {
+  std::lock_guard lock(mutex_);
+  if (free_.empty()) TRY(claim_block());
+  std::uint32_t first = free_.front();
+  free_.pop_front();
+  return first;
+}
+
+void IdRanges::give_back(std::uint32_t first_id) {
+  std::lock_guard lock(mutex_);
+  free_.push_back(first_id);
+}
+
+Result<void> IdRanges::claim_block() {
+  if (::mkdir(locks_.c_str(), 0700) != 0 && errno != EEXIST) return fail_errno("mkdir " + locks_.native());
+  for (std::uint32_t block = 0; block < kBlocks; ++block) {
+    std::string path = (locks_ / std::to_string(block)).native();
+    UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!fd) return fail_errno("open " + path);
+    // A description of our own: a second claim by this very process conflicts, too.
+    if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) continue;
+    claimed_.push_back(std::move(fd));
+    for (std::uint32_t i = 0; i < kRangesPerBlock; ++i)
+      free_.push_back(kFirst + (block * kRangesPerBlock + i) * kRangeSize);
+    return {};
+  }
+  return fail(Errc::exhausted, "all uid ranges of this machine are in use",
+              "end some sandboxes; there is room for " + std::to_string(kBlocks * kRangesPerBlock));
+}
+
+}  // namespace asr

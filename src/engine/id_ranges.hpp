@@ -1,0 +1,39 @@
+// Host uid ranges for sandboxes: 65536 ids each, never shared by two that live, on the whole machine.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <mutex>
+#include <vector>
+
+#include "base/result.hpp"
+#include "base/unique_fd.hpp"
+
+namespace asr {
+
+// Ranges come in blocks. An instance claims a block by locking a file that all instances of the machine
+// share; the lock ends with the process, however it ends.
+class IdRanges {
+ public:
+  explicit IdRanges(std::filesystem::path locks) : locks_(std::move(locks)) {}
+
+  Result<std::uint32_t> take();  // The first id of a range.
+  void give_back(std::uint32_t first_id);
+
+  // Above what systemd gives to containers and below the ids that mean "none".
+  static constexpr std::uint32_t kFirst = 0x70000000;
+  static constexpr std::uint32_t kRangeSize = 65536;
+  static constexpr std::uint32_t kRangesPerBlock = 128;
+  static constexpr std::uint32_t kBlocks = (0xfffe0000 - kFirst) / kRangeSize / kRangesPerBlock;
+
+ private:
+  Result<void> claim_block();
+
+  std::filesystem::path locks_;
+  std::mutex mutex_;
+  std::vector<UniqueFd> claimed_;
+  std::deque<std::uint32_t> free_;  // Oldest first: an id rests as long as it can before it is used again.
+};
+
+}  // namespace asr

@@ -1,0 +1,117 @@
+// One live sandbox, as the daemon sees it. Every call is a message to its guest, or a word to its cgroup.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/id.hpp"
+#include "base/result.hpp"
+#include "base/unique_fd.hpp"
+#include "engine/command.hpp"
+#include "engine/files.hpp"
+#include "engine/usage.hpp"
+#include "policy/isolation.hpp"
+#include "policy/spec.hpp"
+
+namespace asr {
+
+namespace asio = boost::asio;
+
+// A chunk of output, in the order it was read.
+struct OutputChunk {
+  enum class Stream { out, err };
+  Stream stream;
+  std::string data;
+};
+
+// A running program. Dropping it does not end the program: it becomes a background process.
+class Execution {
+ public:
+  virtual ~Execution() = default;
+  virtual std::int32_t pid() const noexcept = 0;  // as seen inside
+
+  // The next output, or nothing when the program has ended and all it wrote was read.
+  // Not calling it is back-pressure: the program blocks once its pipe is full.
+  virtual asio::awaitable<Result<std::optional<OutputChunk>>> read() = 0;
+  virtual asio::awaitable<Result<void>> write_stdin(std::string data) = 0;
+  virtual asio::awaitable<Result<void>> close_stdin() = 0;
+  virtual asio::awaitable<Result<void>> signal(int number) = 0;  // to it and its descendants
+  virtual asio::awaitable<Result<void>> resize(TerminalSize size) = 0;
+  virtual asio::awaitable<Result<ExitStatus>> wait() = 0;
+};
+
+// Reports changes below a directory until it is dropped.
+class Watch {
+ public:
+  virtual ~Watch() = default;
+  virtual asio::awaitable<Result<std::vector<WatchEvent>>> next() = 0;
+};
+
+enum class SandboxState { ready, paused, gone };
+
+class Sandbox {
+ public:
+  virtual ~Sandbox() = default;  // Destroys it if destroy() was not called.
+
+  virtual const SandboxId& id() const noexcept = 0;
+  virtual const SandboxSpec& spec() const noexcept = 0;
+  virtual const Isolation& isolation() const noexcept = 0;
+  virtual SandboxState state() const noexcept = 0;
+  virtual std::int32_t host_pid() const noexcept = 0;  // of its pid 1
+
+  // Programs.
+  virtual asio::awaitable<Result<std::unique_ptr<Execution>>> start(Command command) = 0;
+  virtual asio::awaitable<Result<RunResult>> run(Command command, std::string input = {}) = 0;
+  virtual asio::awaitable<Result<std::vector<ProcessInfo>>> processes() = 0;
+  virtual asio::awaitable<Result<void>> signal_process(std::int32_t pid, int number) = 0;
+  virtual asio::awaitable<Result<void>> kill_all() = 0;  // every program; the sandbox lives on
+
+  // Files. Paths are resolved inside the sandbox with the rights of `user`.
+  virtual asio::awaitable<Result<UniqueFd>> open_read(std::string path, std::string user = "user") = 0;
+  virtual asio::awaitable<Result<UniqueFd>> open_write(std::string path, WriteMode mode,
+                                                       std::uint32_t permissions = 0644,
+                                                       std::string user = "user") = 0;
+  virtual asio::awaitable<Result<std::string>> read_file(std::string path, std::uint64_t most = 64ULL << 20) = 0;
+  virtual asio::awaitable<Result<void>> write_file(std::string path, std::string data,
+                                                   std::uint32_t permissions = 0644,
+                                                   std::string user = "user") = 0;
+  virtual asio::awaitable<Result<FileInfo>> stat(std::string path) = 0;
+  virtual asio::awaitable<Result<DirectoryPage>> list(std::string path, std::uint64_t cursor = 0,
+                                                      std::uint32_t most = 1000) = 0;
+  virtual asio::awaitable<Result<void>> make_directory(std::string path, std::uint32_t mode = 0755) = 0;  // with parents
+  virtual asio::awaitable<Result<void>> move(std::string from, std::string to) = 0;
+  virtual asio::awaitable<Result<void>> copy(std::string from, std::string to) = 0;   // recursive
+  virtual asio::awaitable<Result<void>> remove(std::string path) = 0;                 // recursive
+  virtual asio::awaitable<Result<void>> change_mode(std::string path, std::uint32_t mode) = 0;
+  virtual asio::awaitable<Result<void>> symlink(std::string target, std::string path) = 0;
+  virtual asio::awaitable<Result<std::unique_ptr<Watch>>> watch(std::string path) = 0;
+
+  // A tar stream of `path` to read from, or one to write into it. The descriptor is a pipe; for
+  // archive_in the result of the whole is what finish_archive says once the pipe was closed.
+  virtual asio::awaitable<Result<UniqueFd>> archive_out(std::string path) = 0;
+  struct ArchiveReport {
+    std::uint64_t entries = 0;
+    std::uint64_t skipped = 0;             // devices, sockets, names that lead outside
+    std::vector<std::string> reasons;      // of the first few that were skipped
+  };
+  virtual asio::awaitable<Result<ArchiveReport>> archive_in(std::string path, UniqueFd tar) = 0;
+
+  // A connection to a TCP port inside.
+  virtual asio::awaitable<Result<UniqueFd>> connect(std::uint16_t port) = 0;
+
+  virtual asio::awaitable<Result<void>> ping() = 0;
+  virtual asio::awaitable<Result<void>> pause() = 0;
+  virtual asio::awaitable<Result<void>> resume() = 0;
+  virtual asio::awaitable<Result<Usage>> usage() = 0;
+
+  // Returns when no process of it lives. What remains (cgroups) is removed in the background.
+  virtual asio::awaitable<Result<void>> destroy() = 0;
+};
+
+}  // namespace asr

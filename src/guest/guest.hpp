@@ -1,0 +1,24 @@
+// Pid 1 of a sandbox: starts programs, works on files, connects to ports, on one socket to the daemon.
+//
+// It is forked from the zygote, holds no host path and no host descriptor, and ends when the daemon closes
+// the socket, taking everything in the sandbox with it. What takes time or touches the workload's files is
+// done by a forked worker with the workload's own rights, which answers the daemon itself.
+#pragma once
+
+#include <cstdint>
+
+#include "launch/plan.hpp"
+
+namespace asr {
+
+struct GuestConfig {
+  int socket = -1;
+  int inner_userns = -1;
+  std::uint64_t gate_secret = 0;
+  bool rootless = false;
+  std::uint64_t watched_memory_bytes = 0;  // 0: a cgroup does it.
+};
+
+[[noreturn]] void run_guest(GuestConfig config, const LaunchOutcome& outcome, int landlock_abi);
+
+}  // namespace asr

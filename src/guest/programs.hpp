@@ -1,0 +1,71 @@
+// The programs the daemon asked for: starting them, watching their time, telling how they ended.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "base/result.hpp"
+#include "base/unique_fd.hpp"
+#include "guest/identity.hpp"
+#include "wire/guest_messages.hpp"
+
+struct rusage;
+
+namespace asr {
+
+struct StartedProgram {
+  std::int32_t pid = 0;
+  std::vector<UniqueFd> ends;  // For the daemon, in the order of wire::Started.
+  UniqueFd terminal_master;    // Of a program with a terminal; the relay's copy.
+  UniqueFd terminal_peer;      // The relay's end of the daemon's socket.
+};
+
+class Programs {
+ public:
+  explicit Programs(const GuestConfig& config);
+
+  Result<StartedProgram> start(std::uint32_t id, const wire::Start& request, const User& user);
+
+  // The answer for a child that ended, if it was a program.
+  struct Ending {
+    std::uint32_t id;
+    wire::Ended ended;
+  };
+  std::optional<Ending> reaped(std::int32_t pid, int status, const rusage& usage);
+
+  // Ends those whose time is up and says how long the guest may sleep; negative: as long as it likes.
+  std::chrono::milliseconds enforce();
+
+  Result<void> signal(std::uint32_t id, int number);
+  Result<void> resize(std::uint32_t id, std::uint16_t rows, std::uint16_t columns);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Program {
+    std::uint32_t id = 0;
+    std::size_t slot = 0;
+    UniqueFd terminal;
+    std::optional<Clock::time_point> deadline;
+    std::chrono::milliseconds cpu_limit{0};
+    wire::Stopped stopped = wire::Stopped::by_itself;
+  };
+
+  std::map<std::int32_t, Program>::iterator find(std::uint32_t id);
+  void enforce_memory();
+  std::optional<std::size_t> free_slot();
+
+  const GuestConfig& config_;
+  std::map<std::int32_t, Program> programs_;  // by pid
+  // Where a child that could not execute its program leaves the reason. Shared with children only, and
+  // gone from them at execve().
+  std::int32_t* start_errors_;
+  std::vector<bool> slot_used_;
+};
+
+// A signal to a whole tree. With SIGKILL it looks again until nothing new was found.
+void signal_tree(std::int32_t root, int number);
+
+}  // namespace asr

@@ -1,0 +1,37 @@
+// Things a forked worker does and answers for itself. Each runs with the rights of the user it works for,
+// never returns, and ends with status 0 if it has answered.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/result.hpp"
+#include "base/unique_fd.hpp"
+#include "wire/guest_messages.hpp"
+#include "wire/send.hpp"
+
+namespace asr {
+
+struct Work {
+  int socket;
+  std::uint32_t id;
+
+  template <class Message>
+  Result<void> answer(const Message& message, std::span<const int> fds = {}) const {
+    return send_message(socket, id, message, fds);
+  }
+};
+
+// Every file operation that ends by itself.
+Result<void> work_on_files(const Work& work, const wire::File& request);
+// Reports changes below request.path until it is killed.
+Result<void> work_on_watch(const Work& work, const wire::File& request);
+// Writes or reads a tar stream.
+Result<void> work_on_archive_out(const Work& work, const wire::File& request);
+Result<void> work_on_archive_in(const Work& work, const wire::File& request, UniqueFd tar);
+// Connects to a port on the sandbox's loopback.
+Result<void> work_on_connection(const Work& work, std::uint16_t port);
+// Copies between a terminal and the daemon until either is closed.
+void relay_terminal(UniqueFd master, UniqueFd peer);
+
+}  // namespace asr

@@ -1,0 +1,93 @@
+// Everything a new sandbox process needs to set itself up, decided and allocated before clone3(), so that
+// the child only walks it.
+#pragma once
+
+#include <linux/filter.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace asr {
+
+// In the order in which they run. The number of a failed step is what the daemon is told.
+enum class LaunchStep : std::uint8_t {
+  join_groups,
+  wait_for_ids,
+  take_ids,
+  scratch_mount,
+  scratch_folders,
+  root_mount,
+  layer_mounts,
+  writable_mounts,
+  proc_mount,
+  kernel_settings,
+  inner_namespace,
+  proc_masks,
+  dev_mounts,
+  loopback,
+  enter_root,
+  limits,
+  drop_privileges,
+  landlock,
+  gate,
+};
+inline constexpr std::size_t kLaunchSteps = 19;
+std::string_view to_string(LaunchStep step) noexcept;
+
+// The id of pid 1 in its own (outer) user namespace. It is not mapped in the inner one, where the
+// workload lives: to the workload pid 1 is nobody, and out of reach.
+inline constexpr std::uint32_t kGuestId = 65535;
+inline constexpr std::uint32_t kIdsPerSandbox = 65536;
+
+// Who runs programs when nobody says otherwise.
+inline constexpr std::uint32_t kUserId = 1000;
+
+struct MountedLayer {
+  const char* stage_path;  // In the zygote's root, e.g. "/layers/1".
+  const char* target;      // "" for the root, or e.g. "usr".
+};
+
+inline constexpr std::size_t kMaxLayers = 8;
+inline constexpr std::size_t kMaxJoins = 8;
+
+// All pointers belong to the zygote's planner and outlive the child's set-up.
+struct LaunchPlan {
+  int guest_socket = -1;
+  int sync_socket = -1;              // "ids are mapped" arrives here, with the id-mapped layers.
+  std::array<int, kMaxJoins> joins{};  // v1 cgroup.procs files
+  std::size_t join_count = 0;
+
+  bool rootless = false;     // One id only: inner and outer user namespace share it.
+  bool read_only = false;
+  bool loopback = false;
+  bool nested_namespaces = false;  // The browser tier: two of the three locks stay open.
+  bool import_root = false;
+  int landlock_abi = 0;
+  bool piped_cores = false;
+
+  const char* scratch_options = nullptr;  // of the tmpfs that holds everything written
+  std::array<MountedLayer, kMaxLayers> layers{};
+  std::size_t layer_count = 0;
+  std::span<const char* const> masked_files;   // names in /proc
+  std::span<const char* const> masked_folders;
+
+  std::uint32_t pids = 0;
+  std::uint64_t disk_bytes = 0;
+  sock_fprog gate{};
+};
+
+// What the child hands to the guest once it is set up.
+struct LaunchOutcome {
+  int inner_userns = -1;
+  bool idmapped = false;
+  std::array<std::uint32_t, kLaunchSteps> step_micros{};
+};
+
+// Runs in the child of clone3(). On failure it sends one LaunchFailed frame on the guest socket and
+// does not return.
+void set_up_sandbox(const LaunchPlan& plan, LaunchOutcome& outcome) noexcept;
+
+}  // namespace asr

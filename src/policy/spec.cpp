@@ -1,0 +1,90 @@
+#include "policy/spec.hpp"
+
+namespace asr {
+
+using namespace std::chrono_literals;
+
+Result<Environment> parse_environment(std::string_view text) {
+  if (text == "host") return Environment{};
+  for (auto [prefix, kind] : {std::pair{std::string_view("folder:"), Environment::Kind::folder},
+                              std::pair{std::string_view("tar:"), Environment::Kind::tarball}}) {
+    if (!text.starts_with(prefix)) continue;
+    text.remove_prefix(prefix.size());
+    if (text.empty()) return fail(Errc::invalid, "environment " + std::string(prefix) + " has no path");
+    return Environment{kind, std::string(text)};
+  }
+  return fail(Errc::invalid, "unknown environment " + std::string(text),
+              "use host, folder:PATH or tar:PATH");
+}
+
+std::string to_string(const Environment& environment) {
+  switch (environment.kind) {
+    case Environment::Kind::host: return "host";
+    case Environment::Kind::folder: return "folder:" + environment.path;
+    case Environment::Kind::tarball: return "tar:" + environment.path;
+  }
+  return "host";
+}
+
+Result<Preset> parse_preset(std::string_view text) {
+  if (text == "strict") return Preset::strict;
+  if (text == "standard") return Preset::standard;
+  return fail(Errc::invalid, "unknown preset " + std::string(text), "use strict or standard");
+}
+
+Result<SyscallTier> parse_tier(std::string_view text) {
+  if (text == "strict") return SyscallTier::strict;
+  if (text == "browser") return SyscallTier::browser;
+  return fail(Errc::invalid, "unknown system call tier " + std::string(text),
+              "use strict or browser");
+}
+
+std::string_view to_string(Preset preset) noexcept {
+  return preset == Preset::strict ? "strict" : "standard";
+}
+std::string_view to_string(RootMode mode) noexcept {
+  return mode == RootMode::read_only ? "read_only" : "writable";
+}
+std::string_view to_string(Network network) noexcept {
+  return network == Network::none ? "none" : "loopback";
+}
+std::string_view to_string(SyscallTier tier) noexcept {
+  return tier == SyscallTier::strict ? "strict" : "browser";
+}
+
+SandboxSpec spec_of(Preset preset) {
+  SandboxSpec spec;
+  if (preset == Preset::strict) {
+    spec.root = RootMode::read_only;
+    spec.network = Network::none;
+    spec.limits.memory_bytes = 256ULL << 20;
+    spec.limits.disk_bytes = 64ULL << 20;
+    spec.limits.pids = 64;
+    spec.limits.inodes = 16384;
+    spec.limits.open_files = 1024;
+    spec.limits.wall_time = 5s;
+    spec.limits.cpu_time = 5s;
+    spec.limits.output_bytes = 4ULL << 20;
+  }
+  return spec;
+}
+
+Result<void> check(const SandboxSpec& spec) {
+  if (spec.environment.kind != Environment::Kind::host && spec.environment.path.empty())
+    return fail(Errc::invalid, "the environment has no path");
+  return check(spec.limits);
+}
+
+std::string pool_key(const SandboxSpec& spec) {
+  std::string key = to_string(spec.environment);
+  const Limits& limits = spec.limits;
+  for (std::uint64_t part :
+       {static_cast<std::uint64_t>(spec.root), static_cast<std::uint64_t>(spec.network),
+        static_cast<std::uint64_t>(spec.tier), limits.memory_bytes,
+        static_cast<std::uint64_t>(limits.milli_cpus), static_cast<std::uint64_t>(limits.pids),
+        limits.disk_bytes, limits.inodes, static_cast<std::uint64_t>(limits.open_files)})
+    key += "|" + std::to_string(part);
+  return key;
+}
+
+}  // namespace asr

@@ -1,0 +1,70 @@
+// What a sandbox is made of: environment, root, network, system calls, limits. Pure values.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "policy/limits.hpp"
+
+namespace asr {
+
+enum class Preset { strict, standard };
+
+// Where the file system comes from.
+struct Environment {
+  enum class Kind {
+    host,     // this machine's own /usr, read-only underneath
+    folder,   // a root file system in a folder
+    tarball,  // a root file system in a tar archive, unpacked once and kept
+  };
+  Kind kind = Kind::host;
+  std::string path;  // Empty for host.
+
+  friend auto operator<=>(const Environment&, const Environment&) = default;
+};
+
+// "host", "folder:PATH" or "tar:PATH".
+Result<Environment> parse_environment(std::string_view text);
+std::string to_string(const Environment& environment);
+
+enum class RootMode {
+  read_only,  // only /tmp, /workspace, /home/user and /dev/shm can be written
+  writable,   // all of it, in a layer of the sandbox's own
+};
+
+enum class Network {
+  none,      // an empty network namespace; not even loopback is up
+  loopback,  // 127.0.0.1 works inside; nothing else can be reached
+};
+
+// Which system calls the workload may make.
+enum class SyscallTier {
+  strict,   // no namespaces, no mounts: what programs need and nothing else
+  browser,  // and what Chromium's own sandbox needs: nested user, pid and network namespaces
+};
+
+struct SandboxSpec {
+  Environment environment;
+  RootMode root = RootMode::writable;
+  Network network = Network::loopback;
+  SyscallTier tier = SyscallTier::strict;
+  Limits limits;
+
+  friend bool operator==(const SandboxSpec&, const SandboxSpec&) = default;
+};
+
+Result<Preset> parse_preset(std::string_view text);
+Result<SyscallTier> parse_tier(std::string_view text);
+std::string_view to_string(Preset preset) noexcept;
+std::string_view to_string(RootMode mode) noexcept;
+std::string_view to_string(Network network) noexcept;
+std::string_view to_string(SyscallTier tier) noexcept;
+
+SandboxSpec spec_of(Preset preset);
+Result<void> check(const SandboxSpec& spec);
+
+// Equal keys can be served from the same warm pool. Limits of single executions are not part of it.
+std::string pool_key(const SandboxSpec& spec);
+
+}  // namespace asr

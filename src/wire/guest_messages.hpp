@@ -1,0 +1,353 @@
+// What daemon and guest say to each other. A request has an id; its answers carry the same one.
+//
+//   Start          → Started + descriptors, later Ended       SignalProcess, Resize, KillAll, Ping → Done
+//   FileRequest    → Done | Info | Page | Opened + descriptor | ArchiveDone | Events… (watch)
+//   Connect        → Opened + descriptor                      ListProcesses → Processes…
+//   any of them    → Failure                                  StopWork ends a watch or an archive
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "wire/frame.hpp"
+
+namespace asr::wire {
+
+enum class GuestType : std::uint16_t {
+  // guest → daemon
+  hello = 1,
+  launch_failed,
+  done,
+  failure,
+  started,
+  ended,
+  opened,
+  info,
+  page,
+  events,
+  processes,
+  archive_done,
+  disk,
+  // daemon → guest
+  start = 64,
+  signal_execution,
+  signal_process,
+  resize,
+  kill_all,
+  ping,
+  file,
+  connect,
+  list_processes,
+  disk_usage,
+  stop_work,
+};
+
+// ---- guest → daemon ------------------------------------------------------------------------------
+
+// The sandbox is complete and its pid 1 answers.
+struct Hello {
+  static constexpr auto kType = GuestType::hello;
+  std::vector<std::uint32_t> step_micros;  // One per launch step.
+  bool idmapped = false;                   // Files of the environment keep their owners.
+  std::int32_t landlock_abi = 0;
+  template <class V>
+  void fields(V& v) {
+    v(step_micros), v(idmapped), v(landlock_abi);
+  }
+};
+
+// A launch step failed; the process is gone after this.
+struct LaunchFailed {
+  static constexpr auto kType = GuestType::launch_failed;
+  std::uint32_t step = 0;
+  std::int32_t err = 0;
+  template <class V>
+  void fields(V& v) {
+    v(step), v(err);
+  }
+};
+
+struct Done {
+  static constexpr auto kType = GuestType::done;
+  template <class V>
+  void fields(V&) {}
+};
+
+struct Failure {
+  static constexpr auto kType = GuestType::failure;
+  std::uint8_t code = 0;  // an Errc
+  std::string what;
+  std::string hint;
+  template <class V>
+  void fields(V& v) {
+    v(code), v(what), v(hint);
+  }
+};
+
+// Descriptors, in this order: stdin (if asked for), stdout, stderr; with a terminal one socket for all.
+struct Started {
+  static constexpr auto kType = GuestType::started;
+  std::int32_t pid = 0;
+  template <class V>
+  void fields(V& v) {
+    v(pid);
+  }
+};
+
+enum class Stopped : std::uint8_t { by_itself, wall_time, cpu_time, memory };
+
+struct Ended {
+  static constexpr auto kType = GuestType::ended;
+  std::int32_t exit_code = 0;
+  std::int32_t signal = 0;
+  std::int32_t start_errno = 0;  // Not zero: it was never executed.
+  Stopped stopped = Stopped::by_itself;
+  std::chrono::microseconds cpu_user{0};
+  std::chrono::microseconds cpu_system{0};
+  std::uint64_t max_rss_bytes = 0;
+  template <class V>
+  void fields(V& v) {
+    v(exit_code), v(signal), v(start_errno), v(stopped), v(cpu_user), v(cpu_system), v(max_rss_bytes);
+  }
+};
+
+struct Opened {
+  static constexpr auto kType = GuestType::opened;
+  template <class V>
+  void fields(V&) {}
+};
+
+enum class EntryType : std::uint8_t { file, directory, symlink, other };
+
+struct Entry {
+  std::string name;
+  EntryType type = EntryType::file;
+  std::uint64_t size = 0;
+  std::uint32_t mode = 0;
+  std::uint32_t uid = 0;
+  std::uint32_t gid = 0;
+  std::chrono::nanoseconds modified{0};  // since 1970
+  std::string target;
+  template <class V>
+  void fields(V& v) {
+    v(name), v(type), v(size), v(mode), v(uid), v(gid), v(modified), v(target);
+  }
+};
+
+struct Info {
+  static constexpr auto kType = GuestType::info;
+  Entry entry;
+  template <class V>
+  void fields(V& v) {
+    v(entry);
+  }
+};
+
+struct Page {
+  static constexpr auto kType = GuestType::page;
+  std::vector<Entry> entries;
+  std::uint64_t next = 0;
+  template <class V>
+  void fields(V& v) {
+    v(entries), v(next);
+  }
+};
+
+enum class Change : std::uint8_t { created, modified, removed, moved_from, moved_to, attributes, overflow };
+
+struct Event {
+  Change change = Change::modified;
+  bool directory = false;
+  std::string path;
+  template <class V>
+  void fields(V& v) {
+    v(change), v(directory), v(path);
+  }
+};
+
+struct Events {
+  static constexpr auto kType = GuestType::events;
+  std::vector<Event> events;
+  template <class V>
+  void fields(V& v) {
+    v(events);
+  }
+};
+
+struct Process {
+  std::int32_t pid = 0;
+  std::int32_t parent = 0;
+  std::uint32_t uid = 0;
+  std::uint8_t state = '?';
+  std::chrono::milliseconds cpu{0};
+  std::uint64_t rss_bytes = 0;
+  std::vector<std::string> argv;
+  template <class V>
+  void fields(V& v) {
+    v(pid), v(parent), v(uid), v(state), v(cpu), v(rss_bytes), v(argv);
+  }
+};
+
+struct Processes {
+  static constexpr auto kType = GuestType::processes;
+  std::vector<Process> processes;
+  bool more = false;  // Another frame follows.
+  template <class V>
+  void fields(V& v) {
+    v(processes), v(more);
+  }
+};
+
+struct ArchiveDone {
+  static constexpr auto kType = GuestType::archive_done;
+  std::uint64_t entries = 0;
+  std::uint64_t skipped = 0;
+  std::vector<std::string> reasons;
+  template <class V>
+  void fields(V& v) {
+    v(entries), v(skipped), v(reasons);
+  }
+};
+
+struct Disk {
+  static constexpr auto kType = GuestType::disk;
+  std::uint64_t used_bytes = 0;
+  std::uint64_t limit_bytes = 0;
+  std::uint64_t used_inodes = 0;
+  template <class V>
+  void fields(V& v) {
+    v(used_bytes), v(limit_bytes), v(used_inodes);
+  }
+};
+
+// ---- daemon → guest ------------------------------------------------------------------------------
+
+struct Start {
+  static constexpr auto kType = GuestType::start;
+  std::vector<std::string> argv;
+  std::vector<std::string> env;  // NAME=value, on top of the guest's own
+  std::string cwd;
+  std::string user;
+  bool want_stdin = false;
+  bool terminal = false;
+  std::uint16_t rows = 0;
+  std::uint16_t columns = 0;
+  std::chrono::milliseconds wall_time{0};
+  std::chrono::milliseconds cpu_time{0};
+  std::uint32_t open_files = 1024;
+  template <class V>
+  void fields(V& v) {
+    v(argv), v(env), v(cwd), v(user), v(want_stdin), v(terminal), v(rows), v(columns), v(wall_time),
+        v(cpu_time), v(open_files);
+  }
+};
+
+// To the program started by request `execution`, and all it started.
+struct SignalExecution {
+  static constexpr auto kType = GuestType::signal_execution;
+  std::uint32_t execution = 0;
+  std::int32_t signal = 0;
+  template <class V>
+  void fields(V& v) {
+    v(execution), v(signal);
+  }
+};
+
+struct SignalProcess {
+  static constexpr auto kType = GuestType::signal_process;
+  std::int32_t pid = 0;
+  std::int32_t signal = 0;
+  template <class V>
+  void fields(V& v) {
+    v(pid), v(signal);
+  }
+};
+
+struct Resize {
+  static constexpr auto kType = GuestType::resize;
+  std::uint32_t execution = 0;
+  std::uint16_t rows = 0;
+  std::uint16_t columns = 0;
+  template <class V>
+  void fields(V& v) {
+    v(execution), v(rows), v(columns);
+  }
+};
+
+struct KillAll {
+  static constexpr auto kType = GuestType::kill_all;
+  template <class V>
+  void fields(V&) {}
+};
+
+struct Ping {
+  static constexpr auto kType = GuestType::ping;
+  template <class V>
+  void fields(V&) {}
+};
+
+enum class FileOp : std::uint8_t {
+  stat,
+  list,
+  open_read,
+  open_write,  // mode_flags: 0 replace, 1 append, 2 create new
+  make_directory,
+  move,
+  copy,
+  remove,
+  change_mode,
+  symlink,     // `other` is what it points to
+  watch,
+  archive_out,
+  archive_in,  // comes with a descriptor to read the archive from
+};
+
+struct File {
+  static constexpr auto kType = GuestType::file;
+  FileOp op = FileOp::stat;
+  std::string user;
+  std::string path;
+  std::string other;
+  std::uint32_t mode = 0;
+  std::uint32_t mode_flags = 0;
+  std::uint64_t cursor = 0;
+  std::uint32_t most = 0;
+  template <class V>
+  void fields(V& v) {
+    v(op), v(user), v(path), v(other), v(mode), v(mode_flags), v(cursor), v(most);
+  }
+};
+
+struct Connect {
+  static constexpr auto kType = GuestType::connect;
+  std::uint16_t port = 0;
+  template <class V>
+  void fields(V& v) {
+    v(port);
+  }
+};
+
+struct ListProcesses {
+  static constexpr auto kType = GuestType::list_processes;
+  template <class V>
+  void fields(V&) {}
+};
+
+struct DiskUsage {
+  static constexpr auto kType = GuestType::disk_usage;
+  template <class V>
+  void fields(V&) {}
+};
+
+struct StopWork {
+  static constexpr auto kType = GuestType::stop_work;
+  std::uint32_t work = 0;
+  template <class V>
+  void fields(V& v) {
+    v(work);
+  }
+};
+
+}  // namespace asr::wire

@@ -1,0 +1,116 @@
+// What daemon and zygote say to each other: one Configure, then any number of Create.
+//
+//   Configure → Configured | LaunchRefused          Create + descriptors → Launched + pidfd | LaunchRefused
+//   later, for every sandbox that ended: Reaped
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "wire/frame.hpp"
+
+namespace asr::wire {
+
+enum class ZygoteType : std::uint16_t {
+  configure = 128,
+  create,
+  configured = 192,
+  launched,
+  refused,
+  reaped,
+};
+
+// One directory that becomes part of every sandbox of this zygote.
+struct Layer {
+  std::string source;  // On the host.
+  std::string target;  // Below the sandbox's root; empty: the root itself. Several may share it.
+  template <class V>
+  void fields(V& v) {
+    v(source), v(target);
+  }
+};
+
+// Comes with no descriptor. Paths are the daemon's own, never a guest's.
+struct Configure {
+  static constexpr auto kType = ZygoteType::configure;
+  bool rootless = false;
+  std::string stage;                // An empty directory: the zygote's private root is mounted there.
+  std::vector<Layer> layers;        // Topmost first.
+  std::string fence;                // sock_filter[] as bytes, as are the gates.
+  std::string strict_gate;
+  std::string browser_gate;
+  std::uint64_t gate_secret = 0;
+  std::int32_t landlock_abi = 0;
+  bool piped_cores = false;         // core_pattern starts with '|': a core limit of 0 does not stop it.
+  template <class V>
+  void fields(V& v) {
+    v(rootless), v(stage), v(layers), v(fence), v(strict_gate), v(browser_gate), v(gate_secret),
+        v(landlock_abi), v(piped_cores);
+  }
+};
+
+// Descriptors: the guest's socket; then, if `into_cgroup`, the v2 group's directory; then
+// `join_count` files named cgroup.procs of v1 groups.
+struct Create {
+  static constexpr auto kType = ZygoteType::create;
+  std::uint32_t first_id = 0;  // First host uid and gid of this sandbox's 65536; unused when rootless.
+  bool into_cgroup = false;
+  std::uint32_t join_count = 0;
+  bool read_only = false;
+  bool loopback = false;
+  bool browser = false;
+  bool import_root = false;    // The layer itself becomes the writable root, to unpack an archive into.
+  bool sample_memory = false;  // No cgroup holds the memory limit: the guest watches it.
+  std::uint64_t memory_bytes = 0;
+  std::uint64_t disk_bytes = 0;
+  std::uint64_t inodes = 0;
+  std::uint32_t pids = 0;
+  std::uint32_t open_files = 0;
+  template <class V>
+  void fields(V& v) {
+    v(first_id), v(into_cgroup), v(join_count), v(read_only), v(loopback), v(browser), v(import_root),
+        v(sample_memory), v(memory_bytes), v(disk_bytes), v(inodes), v(pids), v(open_files);
+  }
+};
+
+struct Configured {
+  static constexpr auto kType = ZygoteType::configured;
+  bool idmaps = false;            // The layers' file systems can be id-mapped.
+  std::uint32_t masks = 0;        // Entries of /proc that every sandbox hides.
+  template <class V>
+  void fields(V& v) {
+    v(idmaps), v(masks);
+  }
+};
+
+struct Launched {
+  static constexpr auto kType = ZygoteType::launched;
+  std::int32_t pid = 0;
+  template <class V>
+  void fields(V& v) {
+    v(pid);
+  }
+};
+
+struct LaunchRefused {
+  static constexpr auto kType = ZygoteType::refused;
+  std::uint8_t code = 0;  // an Errc
+  std::string what;
+  template <class V>
+  void fields(V& v) {
+    v(code), v(what);
+  }
+};
+
+struct Reaped {
+  static constexpr auto kType = ZygoteType::reaped;
+  std::int32_t pid = 0;
+  std::int32_t status = 0;
+  template <class V>
+  void fields(V& v) {
+    v(pid), v(status);
+  }
+};
+
+}  // namespace asr::wire
