@@ -176,11 +176,6 @@ Result<void> Cgroups::freeze(const SandboxId& id, bool frozen) {
   return {};
 }
 
-Result<void> Cgroups::kill(const SandboxId& id) {
-  if (!v2_) return {};
-  return write_value(trees_[*v2_]->instance.get(), id.text + "/cgroup.kill", "1");
-}
-
 std::uint64_t Cgroups::oom_kills(const SandboxId& id) const {
   if (memory_ == nullptr) return 0;
   auto count = memory_->hierarchy.v2

@@ -48,7 +48,6 @@ class Cgroups {
 
   Result<void> freeze(const SandboxId& id, bool frozen);
   bool can_freeze() const noexcept { return v2_.has_value(); }
-  Result<void> kill(const SandboxId& id);
 
   // Fills what the groups know; the rest stays zero.
   void measure(const SandboxId& id, Usage& usage) const;

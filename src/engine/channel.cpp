@@ -89,6 +89,12 @@ std::unique_ptr<Channel::Box> Channel::box() {
   return box;
 }
 
+std::unique_ptr<Channel::Box> Channel::box_for_unasked() {
+  auto box = std::make_unique<Box>(shared_from_this(), 0);
+  boxes_.emplace(0, box.get());
+  return box;
+}
+
 asio::awaitable<Result<Letter>> Channel::Box::next(Clock::time_point deadline) {
   for (;;) {
     if (!letters_.empty()) {

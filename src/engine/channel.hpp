@@ -69,6 +69,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
     asio::steady_timer bell_;
   };
   std::unique_ptr<Box> box();
+  std::unique_ptr<Box> box_for_unasked();  // Letters with id 0, from before open() on.
 
   template <class Message>
   Result<void> send(std::uint32_t id, const Message& message, std::span<const int> fds = {}) {

@@ -31,6 +31,12 @@ Result<void> make_private_dir(const fs::path& path) {
   return {};
 }
 
+bool is_old(const fs::directory_entry& entry) {
+  std::error_code ec;
+  auto changed = fs::last_write_time(entry.path(), ec);
+  return !ec && fs::file_time_type::clock::now() - changed > std::chrono::minutes(1);
+}
+
 }  // namespace
 
 fs::path default_runtime_dir() {
@@ -76,7 +82,7 @@ RecoveryReport recover(const fs::path& runtime_dir) {
     bool half_made = name.starts_with("new-" + std::string(kPrefix));
     if (!half_made && !name.starts_with(kPrefix)) continue;
     UniqueFd lock(::open((entry.path() / "lock").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
-    if (!lock && !half_made) continue;
+    if (!lock && !(half_made && is_old(entry))) continue;  // Perhaps in the middle of being made.
     if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) continue;  // It lives.
     CgroupSweep sweep = sweep_cgroups(InstanceId(name));
     ++report.instances;

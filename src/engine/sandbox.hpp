@@ -64,6 +64,8 @@ class Sandbox {
   virtual const Isolation& isolation() const noexcept = 0;
   virtual SandboxState state() const noexcept = 0;
   virtual std::int32_t host_pid() const noexcept = 0;  // of its pid 1
+  // How long each step of its launch took, in the order of LaunchStep.
+  virtual const std::vector<std::uint32_t>& step_micros() const noexcept = 0;
 
   // Programs.
   virtual asio::awaitable<Result<std::unique_ptr<Execution>>> start(Command command) = 0;
@@ -92,15 +94,17 @@ class Sandbox {
   virtual asio::awaitable<Result<void>> symlink(std::string target, std::string path) = 0;
   virtual asio::awaitable<Result<std::unique_ptr<Watch>>> watch(std::string path) = 0;
 
-  // A tar stream of `path` to read from, or one to write into it. The descriptor is a pipe; for
-  // archive_in the result of the whole is what finish_archive says once the pipe was closed.
+  // A tar stream of `path`, as a pipe to read from.
   virtual asio::awaitable<Result<UniqueFd>> archive_out(std::string path) = 0;
   struct ArchiveReport {
     std::uint64_t entries = 0;
     std::uint64_t skipped = 0;             // devices, sockets, names that lead outside
     std::vector<std::string> reasons;      // of the first few that were skipped
   };
-  virtual asio::awaitable<Result<ArchiveReport>> archive_in(std::string path, UniqueFd tar) = 0;
+  // Unpacks a tar stream (plain, or compressed with gzip, bzip2, xz or zstd) read from `tar`: a file, or
+  // a pipe the caller fills meanwhile.
+  virtual asio::awaitable<Result<ArchiveReport>> archive_in(std::string path, UniqueFd tar,
+                                                            std::string user = "user") = 0;
 
   // A connection to a TCP port inside.
   virtual asio::awaitable<Result<UniqueFd>> connect(std::uint16_t port) = 0;

@@ -14,6 +14,7 @@
 
 #include "guest/paths.hpp"
 #include "guest/work.hpp"
+#include "launch/plan.hpp"
 #include "os/file.hpp"
 
 namespace asr {
@@ -178,14 +179,14 @@ class Unpacker {
       case AE_IFDIR:
         if (::mkdirat(parent->get(), last.c_str(), mode) != 0 && errno != EEXIST) return skip(name, "cannot be made");
         // Writable for us until the end: entries below it may follow.
-        (void)::fchmodat(parent->get(), last.c_str(), mode | 0700, AT_SYMLINK_NOFOLLOW);
-        return {};
+        (void)::fchmodat(parent->get(), last.c_str(), mode | 0700, 0);
+        return give_to_owner(entry, *parent, last);
       case AE_IFLNK: {
         const char* target = ::archive_entry_symlink(entry);
         (void)::unlinkat(parent->get(), last.c_str(), 0);
         if (target == nullptr || ::symlinkat(target, parent->get(), last.c_str()) != 0)
           return skip(name, "the link cannot be made");
-        return {};
+        return give_to_owner(entry, *parent, last);
       }
       case AE_IFREG: return write_file(entry, name, *parent, last, mode);
       default: return skip(name, "devices, sockets and FIFOs are not unpacked");
@@ -231,6 +232,17 @@ class Unpacker {
     (void)::fchmod(fd.get(), mode);
     std::array<timespec, 2> times{{{0, UTIME_OMIT}, {::archive_entry_mtime(entry), 0}}};
     (void)::futimens(fd.get(), times.data());
+    return give_to_owner(entry, parent, last);
+  }
+
+  // Root may give files away, and an image's owners mean something; anybody else keeps what is unpacked.
+  static Result<void> give_to_owner(archive_entry* entry, const UniqueFd& parent, const std::string& last) {
+    if (::geteuid() != 0) return {};
+    auto uid = ::archive_entry_uid(entry);
+    auto gid = ::archive_entry_gid(entry);
+    if (uid >= 0 && uid < kGuestId && gid >= 0 && gid < kGuestId)
+      (void)::fchownat(parent.get(), last.c_str(), static_cast<uid_t>(uid), static_cast<gid_t>(gid),
+                       AT_SYMLINK_NOFOLLOW);
     return {};
   }
 

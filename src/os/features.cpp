@@ -22,8 +22,10 @@
 #include <charconv>
 #include <chrono>
 #include <filesystem>
+#include <iterator>
 #include <new>
 #include <optional>
+#include <span>
 #include <system_error>
 
 #include "base/unique_fd.hpp"
@@ -79,10 +81,21 @@ struct Outcome {
   std::string text() const {
     if (kind == Kind::timeout) return "it hung";
     if (kind == Kind::died && signal == SIGSYS) return "a seccomp filter killed the attempt";
+    if (kind == Kind::died && signal == 0) return "no process could be made to try it";
     if (kind == Kind::died) return "the attempt died of signal " + std::to_string(signal);
     return error_text(report.err);
   }
 };
+
+bool readable(int fd, milliseconds most) {
+  const auto end = std::chrono::steady_clock::now() + most;
+  pollfd ready{.fd = fd, .events = POLLIN, .revents = 0};
+  for (;;) {
+    auto left = std::chrono::ceil<milliseconds>(end - std::chrono::steady_clock::now());
+    int count = ::poll(&ready, 1, static_cast<int>(std::max(left, milliseconds(0)).count()));
+    if (count >= 0 || errno != EINTR) return count > 0;
+  }
+}
 
 Outcome try_in_child(Probe probe, const Context& context) {
   int ends[2];
@@ -92,17 +105,16 @@ Outcome try_in_child(Probe probe, const Context& context) {
   if (child < 0) return {};
   if (child == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::signal(SIGCHLD, SIG_DFL);  // Where the caller ignores it, nobody could be waited for.
     Report report = probe(context);
     (void)!::write(to.get(), &report, sizeof report);
     ::_exit(0);
   }
   to.reset();
   Outcome out;
-  pollfd ready{.fd = from.get(), .events = POLLIN, .revents = 0};
-  if (::poll(&ready, 1, static_cast<int>(kDeadline.count())) == 0)
+  if (!readable(from.get(), kDeadline))
     out.kind = Outcome::Kind::timeout;
-  if (out.kind != Outcome::Kind::timeout &&
-      ::read(from.get(), &out.report, sizeof out.report) == sizeof out.report)
+  else if (::read(from.get(), &out.report, sizeof out.report) == sizeof out.report)
     out.kind = Outcome::Kind::reported;
   ::kill(child, SIGKILL);  // Not reaped yet, so the number is still its own.
   int status = 0;
@@ -230,11 +242,8 @@ int hold_user_namespace(const Context& context, int& release) noexcept {
   return process < 0 ? -1 : ::openat(process, "ns/user", O_RDONLY | O_CLOEXEC);
 }
 
-// All mounts stay detached: nothing appears anywhere.
-Report probe_idmap(const Context& context) noexcept {
-  int release = -1;
-  const int names = hold_user_namespace(context, release);
-  if (names < 0) return failed(0);
+// The mount stays detached: nothing appears anywhere.
+Report idmap_tmpfs(int names) noexcept {
   const long draft = ::syscall(SYS_fsopen, "tmpfs", FSOPEN_CLOEXEC);
   if (draft < 0 || ::syscall(SYS_fsconfig, draft, FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) != 0)
     return failed(1);
@@ -245,9 +254,17 @@ Report probe_idmap(const Context& context) noexcept {
   attributes.userns_fd = static_cast<std::uint64_t>(names);
   long result =
       ::syscall(SYS_mount_setattr, mount, "", AT_EMPTY_PATH, &attributes, sizeof attributes);
-  Report report = result == 0 ? Report{} : failed(2);
-  ::close(release);
-  ::wait(nullptr);
+  return result == 0 ? Report{} : failed(2);
+}
+
+Report probe_idmap(const Context& context) noexcept {
+  int release = -1;
+  const int names = hold_user_namespace(context, release);
+  const Report report = names < 0 ? failed(0) : idmap_tmpfs(names);
+  if (release >= 0) {
+    ::close(release);
+    ::wait(nullptr);  // The grandchild must not become somebody's orphan.
+  }
   return report;
 }
 
@@ -287,9 +304,25 @@ Report probe_close_range(const Context&) noexcept {
 
 // ---- Judgements ----
 
+constexpr const char* kSeccompFix =
+    "docker run --security-opt seccomp=unconfined lets a container do it.";
+
+// Whether we run under a seccomp filter, which may refuse what the kernel could do.
+bool filtered() {
+  return read_text("/proc/self/status").find("\nSeccomp:\t0") == std::string::npos;
+}
+
 Feature feature(std::string name, const Outcome& outcome, std::string good, std::string fix) {
   if (outcome.ok()) return {std::move(name), FeatureState::ok, std::move(good), {}};
   return {std::move(name), FeatureState::missing, outcome.text(), std::move(fix)};
+}
+
+// The same for a call that every newer kernel has.
+Feature call(std::string name, const Outcome& outcome, std::string good, std::string fix) {
+  const int err = outcome.report.err;
+  const bool refused = err == ENOSYS || err == EPERM || outcome.signal == SIGSYS;
+  if (refused && filtered()) fix = kSeccompFix;
+  return feature(std::move(name), outcome, std::move(good), std::move(fix));
 }
 
 Feature user_namespaces(const Outcome& outcome) {
@@ -309,19 +342,20 @@ Feature user_namespaces(const Outcome& outcome) {
        "sysctl -w kernel.unprivileged_userns_clone=1 allows them."},
       {"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1",
        "AppArmor restricts them to programs with a profile",
-       "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0 lifts it for all programs; a "
-       "profile "
-       "with the rule userns lifts it for this one."},
+       "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0 lifts it for all programs, a "
+       "profile with the rule userns for this one."},
   };
-  for (const Switch& one : kSwitches)
+  const std::size_t count =
+      ::geteuid() == 0 ? 1 : std::size(kSwitches);  // Only the first binds root.
+  for (const Switch& one : std::span(kSwitches).first(count))
     if (read_text(one.file) == one.off) {
       out.detail = one.detail;
       out.fix = one.fix;
       return out;
     }
   const int err = outcome.report.err;
-  if (err == EPERM && looks_chrooted(read_text("/proc/self/mountinfo"))) {
-    out.detail = "this process runs in a chroot, where the kernel refuses them";
+  if (err == EPERM && (!filtered() || looks_chrooted(read_text("/proc/self/mountinfo")))) {
+    out.detail = "refused, as the kernel does in a chroot: this process seems to run in one";
     out.fix =
         "Start it outside of the chroot; bwrap --bind FOLDER / COMMAND enters a folder without.";
   } else if (err == ENOSPC || err == EUSERS) {
@@ -331,8 +365,8 @@ Feature user_namespaces(const Outcome& outcome) {
     out.detail = "the kernel was built without CONFIG_USER_NS";
     out.fix = "Boot a distribution kernel: apt-get install linux-image-amd64.";
   } else if (err == EPERM || err == ENOSYS) {
-    out.detail = outcome.text() + ": a container's seccomp filter, most likely";
-    out.fix = "docker run --security-opt seccomp=unconfined lets the container make them.";
+    out.detail = "refused by a seccomp filter, most likely that of a container";
+    out.fix = kSeccompFix;
   }
   return out;
 }
@@ -343,11 +377,10 @@ void add_tried(KernelFeatures& out, const Context& context) {
   auto attempt = [&](Probe probe) { return try_in_child(probe, context); };
   auto add = [&](Feature one) { out.features.push_back(std::move(one)); };
 
-  add(feature("clone3", attempt(probe_clone3), "works",
-              newer + " In Docker 20.10.9 or older: update it."));
+  add(call("clone3", attempt(probe_clone3), "works", newer));
   if (context.cgroup >= 0) {
     Outcome outcome = attempt(probe_into_cgroup);
-    Feature one = feature("clone_into_cgroup", outcome, "works", newer);
+    Feature one = call("clone_into_cgroup", outcome, "works", newer);
     if (outcome.report.err == EACCES || outcome.report.err == EPERM) {
       one.state = FeatureState::limited;
       one.detail = "the kernel has it, but our own cgroup is not ours to write";
@@ -374,24 +407,25 @@ void add_tried(KernelFeatures& out, const Context& context) {
                            "--security-opt systempaths=unconfined uncovers them."
                          : "Needs user_namespaces first."));
   if (::geteuid() == 0)
-    add(feature("idmapped_mounts", attempt(probe_idmap), "work on tmpfs", newer));
+    add(feature("idmapped_mounts", attempt(probe_idmap), "work on tmpfs",
+                users.ok() ? newer : "Needs user_namespaces first."));
   else
     add({"idmapped_mounts", FeatureState::missing, "need root",
          "Run as root, with sudo for example; without them folders are copied."});
-  add(feature("seccomp", attempt(probe_seccomp), "filters can be installed",
-              "Boot a kernel with CONFIG_SECCOMP_FILTER: apt-get install linux-image-amd64."));
+  add(call("seccomp", attempt(probe_seccomp), "filters can be installed",
+           "Boot a kernel with CONFIG_SECCOMP_FILTER: apt-get install linux-image-amd64."));
 
   Outcome landlock = attempt(probe_landlock);
-  add(feature("landlock", landlock, "ABI " + std::to_string(landlock.report.value),
-              "Add landlock to the lsm= list on the kernel command line (Linux 5.13 and later)."));
+  add(call("landlock", landlock, "ABI " + std::to_string(landlock.report.value),
+           "Add landlock to the lsm= list on the kernel command line (Linux 5.13 and later)."));
   if (landlock.ok() && landlock.report.value < kLandlockScopes) {
     out.features.back().state = FeatureState::limited;
     out.features.back().detail += ": no scopes for signals and abstract sockets";
     out.features.back().fix = newer + " Version 6.12 brought scopes.";
   }
-  add(feature("openat2", attempt(probe_openat2), "works", newer));
-  add(feature("pidfd", attempt(probe_pidfd), "works", newer));
-  add(feature("close_range", attempt(probe_close_range), "works", newer));
+  add(call("openat2", attempt(probe_openat2), "works", newer));
+  add(call("pidfd", attempt(probe_pidfd), "works", newer));
+  add(call("close_range", attempt(probe_close_range), "works", newer));
 }
 
 // ---- Cgroups ----
@@ -456,44 +490,58 @@ bool lists(std::string_view text, char separator, std::string_view word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-Feature controller_feature(const CgroupController& one, std::string_view proc_cgroups) {
-  using Version = CgroupController::Version;
-  Feature out{.name = "cgroup_" + one.name, .state = FeatureState::ok, .detail = {}, .fix = {}};
-  if (one.version != Version::none) {
-    out.detail = std::string(to_string(one.version)) + " at " + one.path;
-    if (one.writable) return out;
-    out.state = FeatureState::limited;
-    out.detail += ", not writable for us";
-    out.fix =
-        one.version == Version::v2
-            ? "systemd-run --user --scope -p Delegate=yes COMMAND gives us a cgroup of our own."
-            : "Run as root, or chown " + one.path + " to this user.";
-    return out;
-  }
-  out.state = FeatureState::missing;
-  const std::string v1 = one.name == "io" ? "blkio" : one.name;
-  out.detail = "in no mounted hierarchy";
-  out.fix = "mkdir -p /sys/fs/cgroup/" + v1 + " && mount -t cgroup -o " + v1 +
-            " cgroup /sys/fs/cgroup/" + v1 + " mounts it.";
+// `unified`: a cgroup2 hierarchy is mounted. `proc_cgroups`: name, v1 hierarchy, groups, enabled.
+Feature missing_controller(const std::string& name, std::string_view proc_cgroups, bool unified) {
+  const std::string v1 = name == "io" ? "blkio" : name;
+  const std::string dir = "/sys/fs/cgroup/" + v1;
+  Feature out{
+      .name = "cgroup_" + name,
+      .state = FeatureState::missing,
+      .detail = "in no mounted hierarchy",
+      .fix = "mkdir -p " + dir + " && mount -t cgroup -o " + v1 + " cgroup " + dir + " mounts it."};
   for (std::string_view line : split(proc_cgroups, '\n')) {
-    std::vector<std::string_view> words = split(line, '\t');
-    if (words.size() == 4 && words[0] == v1 && words[3] == "0") {
+    const std::vector<std::string_view> words = split(line, '\t');
+    if (words.size() != 4 || words[0] != v1) continue;
+    if (words[3] == "0") {
       out.detail = "switched off on the kernel command line";
       out.fix = "Boot with cgroup_enable=" + v1 + " on the kernel command line.";
+    } else if (words[1] == "0" && unified) {
+      out.detail = "not delegated to our cgroup";
+      out.fix =
+          "systemctl edit user@.service, with Delegate=cpu io memory pids below [Service], "
+          "delegates it from the next login on.";
     }
   }
   return out;
 }
 
+Feature found_controller(const CgroupController& one) {
+  Feature out{.name = "cgroup_" + one.name,
+              .state = FeatureState::ok,
+              .detail = std::string(to_string(one.version)) + " at " + one.path,
+              .fix = {}};
+  if (one.writable) return out;
+  out.state = FeatureState::limited;
+  out.detail += ", not writable for us";
+  out.fix = one.version == CgroupController::Version::v2
+                ? "systemd-run --user --scope -p Delegate=yes COMMAND gives us a cgroup of our own."
+                : "Run as root, or chown " + one.path + " to this user.";
+  return out;
+}
+
 void add_controllers(KernelFeatures& out) {
+  using Version = CgroupController::Version;
   out.controllers = find_controllers(read_text("/proc/self/mountinfo"),
                                      read_text("/proc/self/cgroup"), read_text);
   const std::string proc_cgroups = read_text("/proc/cgroups");
+  const bool unified = out.controller("freezer")->version == Version::v2;
   for (CgroupController& one : out.controllers) {
-    // Group folders need no trying: a write to them is refused by mode, owner and mount alone.
-    one.writable = one.version != CgroupController::Version::none &&
+    // Needs no trying: making a group is refused by owner, mode and mount alone.
+    one.writable = one.version != Version::none &&
                    ::faccessat(AT_FDCWD, one.path.c_str(), W_OK | X_OK, AT_EACCESS) == 0;
-    out.features.push_back(controller_feature(one, proc_cgroups));
+    out.features.push_back(one.version == Version::none
+                               ? missing_controller(one.name, proc_cgroups, unified)
+                               : found_controller(one));
   }
 }
 

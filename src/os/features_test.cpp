@@ -1,7 +1,10 @@
 #include "os/features.hpp"
 
 #include <gtest/gtest.h>
-#include <sys/stat.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
@@ -9,6 +12,8 @@
 #include <iterator>
 #include <map>
 #include <set>
+
+#include "os/landlock.hpp"
 
 namespace asr {
 namespace {
@@ -82,6 +87,33 @@ TEST(FindControllers, SurvivesNonsense) {
 TEST(LooksChrooted, WhenNoMountIsTheRoot) {
   EXPECT_FALSE(looks_chrooted(kHybrid));
   EXPECT_TRUE(looks_chrooted("22 27 0:21 / /proc rw - proc proc rw\n"));
+}
+
+TEST(Landlock, ScopesStopSignalsAndLeaveFilesAlone) {
+  EXPECT_EQ(restrict_scopes(kLandlockScopes - 1), -1);
+  EXPECT_EQ(errno, EOPNOTSUPP);
+  const auto abi = landlock_abi();
+  if (!abi || *abi < kLandlockScopes) GTEST_SKIP() << "no scopes on this kernel";
+
+  char dir[] = "/tmp/asr-landlock-XXXXXX";
+  ASSERT_NE(::mkdtemp(dir), nullptr);
+  const std::string a = std::string(dir) + "/a", b = std::string(dir) + "/b";
+  std::filesystem::create_directories(a + "/file");
+  std::filesystem::create_directories(b);
+  const std::string from = a + "/file", to = b + "/file";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::kill(::getppid(), 0) != 0) ::_exit(5);  // Or its failure below would prove nothing.
+    ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    if (restrict_scopes(*abi) != 0) ::_exit(1);
+    if (::kill(::getppid(), 0) == 0 || errno != EPERM) ::_exit(2);
+    if (::kill(::getpid(), 0) != 0) ::_exit(3);
+    ::_exit(::rename(from.c_str(), to.c_str()) == 0 ? 0 : 4);
+  }
+  int status = -1;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  std::filesystem::remove_all(dir);
 }
 
 std::vector<std::string> lines_of(const char* path) {

@@ -35,6 +35,7 @@ struct Layer {
 struct Configure {
   static constexpr auto kType = ZygoteType::configure;
   bool rootless = false;
+  bool import = false;              // The only layer itself becomes the root, writable, to unpack into.
   std::string stage;                // An empty directory: the zygote's private root is mounted there.
   std::vector<Layer> layers;        // Topmost first.
   std::string fence;                // sock_filter[] as bytes, as are the gates.
@@ -45,7 +46,7 @@ struct Configure {
   bool piped_cores = false;         // core_pattern starts with '|': a core limit of 0 does not stop it.
   template <class V>
   void fields(V& v) {
-    v(rootless), v(stage), v(layers), v(fence), v(strict_gate), v(browser_gate), v(gate_secret),
+    v(rootless), v(import), v(stage), v(layers), v(fence), v(strict_gate), v(browser_gate), v(gate_secret),
         v(landlock_abi), v(piped_cores);
   }
 };
@@ -60,7 +61,6 @@ struct Create {
   bool read_only = false;
   bool loopback = false;
   bool browser = false;
-  bool import_root = false;    // The layer itself becomes the writable root, to unpack an archive into.
   bool sample_memory = false;  // No cgroup holds the memory limit: the guest watches it.
   std::uint64_t memory_bytes = 0;
   std::uint64_t disk_bytes = 0;
@@ -69,7 +69,7 @@ struct Create {
   std::uint32_t open_files = 0;
   template <class V>
   void fields(V& v) {
-    v(first_id), v(into_cgroup), v(join_count), v(read_only), v(loopback), v(browser), v(import_root),
+    v(first_id), v(into_cgroup), v(join_count), v(read_only), v(loopback), v(browser),
         v(sample_memory), v(memory_bytes), v(disk_bytes), v(inodes), v(pids), v(open_files);
   }
 };

@@ -93,6 +93,15 @@ Result<void> build_blank() {
   return seal("blank");
 }
 
+// With all that is mounted below it. Sandboxes inherit the flags and cannot take them back.
+Result<void> make_read_only(const std::string& path) {
+  mount_attr attributes{};
+  attributes.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
+  if (::syscall(SYS_mount_setattr, AT_FDCWD, path.c_str(), AT_RECURSIVE, &attributes, sizeof attributes) != 0)
+    return fail_errno("make " + path + " read-only");
+  return {};
+}
+
 // A clone of the directory's mount alone, not of what is mounted below it: a layer is one file system.
 // In a user namespace the kernel insists on the whole, because what is mounted there may hide something.
 Result<void> bind_layers(const wire::Configure& configure, Stage& stage) {
@@ -103,6 +112,7 @@ Result<void> bind_layers(const wire::Configure& configure, Stage& stage) {
     TRY(make_dir(target));
     unsigned long recursive = configure.rootless ? static_cast<unsigned long>(MS_REC) : 0;
     TRY(do_mount(configure.layers[i].source, target, nullptr, MS_BIND | recursive));
+    if (!configure.import) TRY(make_read_only(target));
     if (stage.idmaps) stage.idmaps = can_idmap(target);
   }
   return {};

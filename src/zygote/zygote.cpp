@@ -55,7 +55,7 @@ class Zygote {
   Result<void> configure(const Configure& configure);
   Result<int> launch(const Create& create, std::vector<UniqueFd>& fds, UniqueFd& pidfd);
   Result<void> map_ids(int pid, const Create& create) const;
-  Result<void> release(int pid, const Create& create, int sync) const;
+  Result<void> release(int pid, int sync) const;
   LaunchPlan plan_for(const Create& create, const std::vector<UniqueFd>& fds, int sync,
                       const std::string& scratch_options);
   void handle(const Frame& frame, std::vector<UniqueFd> fds);
@@ -143,7 +143,7 @@ LaunchPlan Zygote::plan_for(const Create& create, const std::vector<UniqueFd>& f
   plan.read_only = create.read_only;
   plan.loopback = create.loopback;
   plan.nested_namespaces = create.browser;
-  plan.import_root = create.import_root;
+  plan.import_root = configure_.import;
   plan.landlock_abi = configure_.landlock_abi;
   plan.piped_cores = configure_.piped_cores;
   plan.scratch_options = scratch_options.c_str();
@@ -171,12 +171,12 @@ Result<void> Zygote::map_ids(int pid, const Create& create) const {
 }
 
 // Lets the child go on, with the environment's layers under its own ids where that can be had.
-Result<void> Zygote::release(int pid, const Create& create, int sync) const {
+Result<void> Zygote::release(int pid, int sync) const {
   std::vector<UniqueFd> mounts;
   if (stage_.idmaps) {
     UniqueFd userns(::open(("/proc/" + std::to_string(pid) + "/ns/user").c_str(), O_RDONLY | O_CLOEXEC));
     if (!userns) return fail_errno("open user namespace");
-    Access access = create.import_root ? Access::writable : Access::read_only;
+    Access access = configure_.import ? Access::writable : Access::read_only;
     for (const std::string& path : layer_paths_)
       mounts.push_back(TRY(idmapped_clone(path, userns.get(), access)));
   }
@@ -244,7 +244,7 @@ Result<int> Zygote::launch(const Create& create, std::vector<UniqueFd>& fds, Uni
   pidfd = UniqueFd(raw_pidfd);
 
   auto mapped = map_ids(static_cast<int>(pid), create);
-  if (mapped) mapped = release(static_cast<int>(pid), create, sync.first.get());
+  if (mapped) mapped = release(static_cast<int>(pid), sync.first.get());
   if (!mapped) {
     // Closing its socket ends a child that waits; killing it ends one that does not.
     (void)::syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);

@@ -1,0 +1,33 @@
+// Where a sandbox's files come from: turns an Environment into the directories a zygote mounts.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "policy/spec.hpp"
+#include "wire/zygote_messages.hpp"
+
+namespace asr {
+
+// The host's own /usr below a small made-up root: accounts, names, and those parts of /etc that programs
+// need and everybody may read. Kept in `cache`, made again when the host's files changed.
+Result<std::vector<wire::Layer>> host_layers(const std::filesystem::path& cache);
+
+// A root file system in a folder, below a layer in `work` with what every sandbox has.
+Result<std::vector<wire::Layer>> folder_layers(const std::filesystem::path& folder,
+                                               const std::filesystem::path& work);
+
+// Accounts of an image, with those every sandbox has added where they are missing. For tests, too.
+std::string with_accounts(std::string passwd);
+std::string with_groups(std::string group);
+
+// Where the tarball's files are, or shall be. `key` changes with the tarball.
+struct UnpackedTar {
+  std::filesystem::path root;
+  bool ready = false;
+};
+Result<UnpackedTar> find_unpacked(const std::filesystem::path& tar, const std::filesystem::path& cache);
+
+}  // namespace asr

@@ -1,0 +1,86 @@
+// The engine behind engine.hpp: environments with their zygotes, pools, and every sandbox that lives.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "engine/cgroups.hpp"
+#include "engine/engine.hpp"
+#include "engine/filter.hpp"
+#include "engine/id_ranges.hpp"
+#include "engine/instance.hpp"
+#include "engine/janitor.hpp"
+#include "engine/native_sandbox.hpp"
+#include "engine/pool.hpp"
+#include "engine/zygote_process.hpp"
+#include "wire/guest_messages.hpp"
+
+namespace asr {
+
+class NativeEngine final : public Engine {
+ public:
+  NativeEngine(asio::any_io_executor executor, EngineOptions options, Instance instance, RecoveryReport recovery,
+               UniqueFd image, std::shared_ptr<Cgroups> cgroups);
+  ~NativeEngine() override;
+
+  Result<void> prepare();
+
+  asio::awaitable<Result<std::shared_ptr<Sandbox>>> create(SandboxSpec spec) override;
+  asio::awaitable<Result<std::shared_ptr<Sandbox>>> create_cold(SandboxSpec spec) override;
+  asio::awaitable<Result<void>> warm(SandboxSpec spec, PoolOptions options) override;
+  asio::awaitable<Result<void>> drain(SandboxSpec spec) override;
+  std::vector<PoolState> pools() const override;
+  const RecoveryReport& recovery() const noexcept override { return recovery_; }
+  const std::filesystem::path& instance_dir() const noexcept override { return instance_.dir(); }
+  asio::awaitable<Result<void>> stop() override;
+
+ private:
+  // The zygotes of one environment. Started by the first who needs them; others wait for that.
+  struct Home {
+    explicit Home(const asio::any_io_executor& strand) : changed(strand) {}
+    std::vector<wire::Layer> layers;
+    std::vector<std::shared_ptr<ZygoteProcess>> zygotes;
+    std::size_t next = 0;
+    bool starting = false;
+    std::uint32_t generation = 0;
+    asio::steady_timer changed;
+  };
+  // On strand_.
+  asio::awaitable<Result<std::shared_ptr<ZygoteProcess>>> pick_zygote(Environment environment);
+  asio::awaitable<Result<void>> start_zygotes(std::shared_ptr<Home> home, Environment environment);
+  asio::awaitable<Result<std::vector<wire::Layer>>> layers_of(Environment environment);
+  asio::awaitable<Result<std::vector<wire::Layer>>> tarball_layers(Environment environment);
+
+  asio::awaitable<Result<std::shared_ptr<ZygoteProcess>>> start_zygote(std::vector<wire::Layer> layers, bool import);
+  asio::awaitable<Result<std::shared_ptr<NativeSandbox>>> launch(std::shared_ptr<ZygoteProcess> zygote,
+                                                                 SandboxSpec spec);
+  Isolation isolation_of(const SandboxSpec& spec, const wire::Hello& hello) const;
+  std::shared_ptr<Pool> pool_of(const SandboxSpec& spec) const;
+  std::vector<std::shared_ptr<NativeSandbox>> living() const;
+  void log(std::string_view line) const;
+
+  asio::any_io_executor executor_;
+  asio::any_io_executor strand_;
+  EngineOptions options_;
+  bool rootless_;
+  Instance instance_;
+  RecoveryReport recovery_;
+  UniqueFd image_;
+  std::shared_ptr<Cgroups> cgroups_;
+  std::shared_ptr<IdRanges> ids_;
+  FilterProgram fence_;
+  FilterProgram strict_gate_;
+  FilterProgram browser_gate_;
+  std::uint64_t gate_secret_ = 0;
+  int landlock_abi_ = 0;
+  bool piped_cores_ = false;
+
+  std::map<Environment, std::shared_ptr<Home>> homes_;  // on strand_
+  mutable std::mutex mutex_;                            // for the two below
+  std::map<std::string, std::shared_ptr<Pool>> pools_;
+  std::map<SandboxId, std::weak_ptr<NativeSandbox>> living_;
+  std::shared_ptr<Janitor> janitor_;
+};
+
+}  // namespace asr

@@ -1,0 +1,414 @@
+#include "engine/native_execution.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/redirect_error.hpp>
+
+#include "engine/guest_answers.hpp"
+#include "engine/on_strand.hpp"
+
+namespace asr {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr std::size_t kChunk = 64 * 1024;
+// What may lie unread in the daemon for one program. Beyond it the pipes fill, and the program waits.
+constexpr std::size_t kMostQueued = 1 << 20;
+// How long a terminal's last words may take through the relay after its program has ended.
+constexpr auto kTerminalDrain = 250ms;
+// The guest ends programs whose time is up. If it does not, it is not to be trusted any more.
+constexpr auto kGuestGrace = 5s;
+
+// A pipe of the guest's making, through a description of our own: on the guest's it could switch
+// "do not block" off under our feet.
+Result<UniqueFd> reopen_pipe(const UniqueFd& fd, int flags) {
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0 || !S_ISFIFO(info.st_mode))
+    return fail(Errc::internal, "the sandbox handed out something that is not a pipe");
+  std::string path = "/proc/self/fd/" + std::to_string(fd.get());
+  UniqueFd own(::open(path.c_str(), flags | O_NONBLOCK | O_CLOEXEC));
+  if (!own && errno != ENXIO) return fail_errno("open pipe");  // ENXIO: its reader is gone already.
+  return own;
+}
+
+Result<void> check_stream_socket(const UniqueFd& fd) {
+  int domain = 0;
+  int type = 0;
+  socklen_t size = sizeof(int);
+  if (::getsockopt(fd.get(), SOL_SOCKET, SO_DOMAIN, &domain, &size) != 0 || domain != AF_UNIX ||
+      ::getsockopt(fd.get(), SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_STREAM)
+    return fail(Errc::internal, "the sandbox handed out something that is not a terminal's socket");
+  return {};
+}
+
+wire::Start request_for(const Command& command, const Limits& limits) {
+  wire::Start request;
+  request.argv = command.argv;
+  for (const auto& [name, value] : command.env) request.env.push_back(name + "=" + value);
+  request.cwd = command.cwd.empty() ? "/workspace" : command.cwd;
+  request.user = command.user;
+  request.want_stdin = command.stdin_mode == StdinMode::pipe && !command.terminal;
+  if (command.terminal) {
+    request.terminal = true;
+    request.rows = command.terminal->rows;
+    request.columns = command.terminal->columns;
+  }
+  request.wall_time = command.wall_time.value_or(limits.wall_time);
+  request.cpu_time = command.cpu_time.value_or(limits.cpu_time);
+  request.open_files = limits.open_files;
+  return request;
+}
+
+Result<void> check_command(const Command& command) {
+  if (command.argv.empty() || command.argv[0].empty()) return fail(Errc::invalid, "no command to run");
+  std::size_t size = command.cwd.size();
+  auto check_text = [&](const std::string& text) {
+    size += text.size() + 8;
+    return text.find('\0') == std::string::npos;
+  };
+  bool clean = check_text(command.cwd) && check_text(command.user);
+  for (const std::string& argument : command.argv) clean = check_text(argument) && clean;
+  for (const auto& [name, value] : command.env) {
+    if (name.empty() || name.find('=') != std::string::npos)
+      return fail(Errc::invalid, "environment variable with a bad name", "names have no = and are not empty");
+    clean = check_text(name) && check_text(value) && clean;
+  }
+  if (!clean) return fail(Errc::invalid, "the command holds a zero byte");
+  constexpr std::size_t kMost = kMaxPacket - 4096;
+  if (size > kMost)
+    return fail(Errc::invalid, "arguments and environment are longer than " + std::to_string(kMost) + " bytes",
+                "pass large data through stdin or a file");
+  return {};
+}
+
+ExitStatus status_of(const wire::Ended& ended) {
+  ExitStatus status;
+  status.exit_code = ended.exit_code & 0xff;
+  status.cpu_user = ended.cpu_user;
+  status.cpu_system = ended.cpu_system;
+  status.max_rss_bytes = ended.max_rss_bytes;
+  status.start_errno = ended.start_errno;
+  if (ended.signal > 0 && ended.signal < 65) {
+    status.signal = ended.signal;
+    status.exit_code = 128 + ended.signal;
+    status.reason = ended.signal == SIGSYS ? EndReason::policy : EndReason::signaled;
+  }
+  if (ended.start_errno != 0) status.reason = EndReason::not_started;
+  switch (ended.stopped) {
+    case wire::Stopped::by_itself: break;
+    case wire::Stopped::wall_time: status.reason = EndReason::wall_time; break;
+    case wire::Stopped::cpu_time: status.reason = EndReason::cpu_time; break;
+    case wire::Stopped::memory: status.reason = EndReason::out_of_memory; break;
+  }
+  return status;
+}
+
+}  // namespace
+
+std::string_view to_string(EndReason reason) noexcept {
+  switch (reason) {
+    case EndReason::exited: return "exited";
+    case EndReason::signaled: return "signaled";
+    case EndReason::out_of_memory: return "out_of_memory";
+    case EndReason::wall_time: return "wall_time";
+    case EndReason::cpu_time: return "cpu_time";
+    case EndReason::output_limit: return "output_limit";
+    case EndReason::policy: return "policy";
+    case EndReason::not_started: return "not_started";
+    case EndReason::sandbox_gone: return "sandbox_gone";
+  }
+  return "exited";
+}
+
+NativeExecution::NativeExecution(std::shared_ptr<Channel> channel, ExecutionContext context)
+    : channel_(std::move(channel)),
+      context_(std::move(context)),
+      // Never rings by itself; cancel() wakes everybody who waits.
+      changed_(channel_->executor(), Clock::time_point::max()) {}
+
+asio::awaitable<Result<std::shared_ptr<NativeExecution>>> NativeExecution::start(std::shared_ptr<Channel> channel,
+                                                                                 ExecutionContext context,
+                                                                                 Command command, Limits limits) {
+  CO_TRY(check_command(command));
+  std::shared_ptr<NativeExecution> execution(new NativeExecution(channel, std::move(context)));
+  execution->most_bytes_ = command.output_bytes.value_or(limits.output_bytes);
+  execution->overflow_ = command.overflow;
+  execution->terminal_ = command.terminal.has_value();
+  execution->oom_before_ = execution->context_.oom_kills();
+  execution->started_ = Clock::now();
+  wire::Start request = request_for(command, limits);
+  execution->wall_time_ = request.wall_time;
+
+  auto box = channel->box();
+  execution->id_ = box->id();
+  CO_TRY(channel->send(box->id(), request));
+  Letter answer = CO_TRY(co_await box->next(Clock::now() + kAnswerWithin));
+  auto started = answer.as<wire::Started>();
+  if (!started) co_return fail(failure_in(answer));
+  execution->pid_ = started->pid;
+  CO_TRY(execution->take_ends(std::move(answer.fds), command));
+  execution->begin(std::move(box));
+  co_return execution;
+}
+
+Result<void> NativeExecution::take_ends(std::vector<UniqueFd> fds, const Command& command) {
+  const asio::any_io_executor& strand = channel_->executor();
+  if (command.terminal) {
+    if (fds.size() != 1) return fail(Errc::internal, "wrong number of descriptors");
+    TRY(check_stream_socket(fds[0]));
+    UniqueFd writer(::fcntl(fds[0].get(), F_DUPFD_CLOEXEC, 3));
+    if (!writer) return fail_errno("dup");
+    out_ = std::make_unique<Stream>(strand, fds[0].release(), Source::socket);
+    in_ = std::make_unique<Stream>(strand, writer.release(), Source::socket);
+    return {};
+  }
+  bool with_stdin = command.stdin_mode == StdinMode::pipe;
+  if (fds.size() != (with_stdin ? 3U : 2U)) return fail(Errc::internal, "wrong number of descriptors");
+  std::size_t next = 0;
+  if (with_stdin) {
+    UniqueFd in = TRY(reopen_pipe(fds[next++], O_WRONLY));
+    if (in) in_ = std::make_unique<Stream>(strand, in.release(), Source::pipe);
+  }
+  UniqueFd out = TRY(reopen_pipe(fds[next++], O_RDONLY));
+  UniqueFd err = TRY(reopen_pipe(fds[next], O_RDONLY));
+  out_ = std::make_unique<Stream>(strand, out.release(), Source::pipe);
+  err_ = std::make_unique<Stream>(strand, err.release(), Source::pipe);
+  return {};
+}
+
+void NativeExecution::begin(std::unique_ptr<Channel::Box> box) {
+  auto spawn_pump = [&](const std::unique_ptr<Stream>& stream, OutputChunk::Stream kind) {
+    if (!stream) return;
+    ++pumping_;
+    asio::co_spawn(channel_->executor(), pump(kind), asio::detached);
+  };
+  spawn_pump(out_, OutputChunk::Stream::out);
+  spawn_pump(err_, OutputChunk::Stream::err);
+  asio::co_spawn(channel_->executor(), watch_end(std::move(box)), asio::detached);
+}
+
+asio::awaitable<void> NativeExecution::wait_for_change() {
+  boost::system::error_code ec;
+  auto token = asio::redirect_error(asio::use_awaitable, ec);
+  co_await changed_.async_wait(token);
+}
+
+void NativeExecution::accept(OutputChunk::Stream kind, std::string data) {
+  seen_bytes_ += data.size();
+  if (most_bytes_ != 0 && seen_bytes_ > most_bytes_) {
+    std::uint64_t over = std::min<std::uint64_t>(seen_bytes_ - most_bytes_, data.size());
+    data.resize(data.size() - over);
+    truncated_bytes_ += over;
+    if (!over_limit_) {
+      over_limit_ = true;
+      if (overflow_ == OutputOverflow::kill) {
+        wire::SignalExecution kill;
+        kill.execution = id_;
+        kill.signal = SIGKILL;
+        auto box = channel_->box();  // Its answer is of no interest.
+        (void)channel_->send(box->id(), kill);
+      }
+    }
+  }
+  if (abandoned_ || data.empty()) return;
+  queued_bytes_ += data.size();
+  chunks_.push_back(OutputChunk{kind, std::move(data)});
+  changed_.cancel();
+}
+
+asio::awaitable<void> NativeExecution::pump(OutputChunk::Stream kind) {
+  auto self = shared_from_this();
+  std::unique_ptr<Stream>& stream = kind == OutputChunk::Stream::out ? out_ : err_;
+  std::string buffer(kChunk, '\0');
+  auto drain_until = Clock::time_point::max();
+  for (;;) {
+    // After the end nothing waits for a reader any more: what is in the pipe is bounded by the pipe.
+    while (queued_bytes_ >= kMostQueued && !ended_ && !abandoned_) co_await wait_for_change();
+    int fd = stream->descriptor.native_handle();
+    ssize_t n = stream->source == Source::socket ? ::recv(fd, buffer.data(), buffer.size(), MSG_DONTWAIT)
+                                                 : ::read(fd, buffer.data(), buffer.size());
+    if (n > 0) {
+      accept(kind, buffer.substr(0, static_cast<std::size_t>(n)));
+      continue;
+    }
+    if (n == 0 || (errno != EAGAIN && errno != EINTR)) break;
+    if (ended_) {
+      // All the program wrote was in its pipe before it ended. A terminal's way is longer.
+      if (!terminal_) break;
+      if (drain_until == Clock::time_point::max()) drain_until = Clock::now() + kTerminalDrain;
+      if (Clock::now() >= drain_until) break;
+      asio::steady_timer pause(channel_->executor(), 5ms);
+      co_await pause.async_wait(asio::use_awaitable);
+      continue;
+    }
+    boost::system::error_code ec;
+    auto token = asio::redirect_error(asio::use_awaitable, ec);
+    co_await stream->descriptor.async_wait(asio::posix::stream_descriptor::wait_read, token);
+  }
+  stream.reset();
+  --pumping_;
+  changed_.cancel();
+}
+
+asio::awaitable<void> NativeExecution::watch_end(std::unique_ptr<Channel::Box> box) {
+  auto self = shared_from_this();
+  auto deadline = wall_time_.count() > 0 ? started_ + wall_time_ + kGuestGrace : Clock::time_point::max();
+  auto answer = co_await box->next(deadline);
+  ExitStatus status;
+  auto ended = answer ? answer->as<wire::Ended>() : std::nullopt;
+  if (ended) {
+    status = status_of(*ended);
+  } else {
+    if (channel_->is_open()) channel_->close();  // Silent, or lying: the sandbox is over.
+    status.reason = EndReason::sandbox_gone;
+    status.exit_code = 137;
+    status.signal = SIGKILL;
+  }
+  status.wall = Clock::now() - started_;
+  finish(status);
+}
+
+void NativeExecution::finish(ExitStatus status) {
+  status.oom_kills = static_cast<std::uint32_t>(context_.oom_kills() - oom_before_);
+  bool killed = status.signal == SIGKILL || (status.reason == EndReason::exited && status.exit_code == 137);
+  if (status.oom_kills > 0 && killed &&
+      (status.reason == EndReason::signaled || status.reason == EndReason::exited))
+    status.reason = EndReason::out_of_memory;
+  if (over_limit_ && overflow_ == OutputOverflow::kill && status.reason == EndReason::signaled)
+    status.reason = EndReason::output_limit;
+  ended_ = status;
+  in_.reset();
+  boost::system::error_code ignored;
+  for (auto* stream : {&out_, &err_})
+    if (*stream) (*stream)->descriptor.cancel(ignored);
+  changed_.cancel();
+}
+
+asio::awaitable<Result<std::optional<OutputChunk>>> NativeExecution::read() {
+  auto self = shared_from_this();
+  for (;;) {
+    if (!chunks_.empty()) {
+      OutputChunk chunk = std::move(chunks_.front());
+      chunks_.pop_front();
+      queued_bytes_ -= chunk.data.size();
+      changed_.cancel();
+      co_return std::optional<OutputChunk>(std::move(chunk));
+    }
+    if (pumping_ == 0 && ended_) co_return std::optional<OutputChunk>();
+    co_await wait_for_change();
+  }
+}
+
+asio::awaitable<Result<void>> NativeExecution::write_stdin(std::string data) {
+  auto self = shared_from_this();
+  std::string_view left = data;
+  while (!left.empty()) {
+    if (ended_) co_return fail(Errc::conflict, "the program has ended");
+    if (!in_) co_return fail(Errc::conflict, "stdin is closed", "start the program with stdin as a pipe");
+    int fd = in_->descriptor.native_handle();
+    ssize_t n = in_->source == Source::socket ? ::send(fd, left.data(), left.size(), MSG_DONTWAIT | MSG_NOSIGNAL)
+                                              : ::write(fd, left.data(), left.size());
+    if (n > 0) {
+      left.remove_prefix(static_cast<std::size_t>(n));
+      continue;
+    }
+    if (errno == EPIPE || errno == ECONNRESET) co_return fail(Errc::conflict, "the program does not read stdin any more");
+    if (errno != EAGAIN && errno != EINTR) co_return fail_errno("write stdin");
+    boost::system::error_code ec;
+    auto token = asio::redirect_error(asio::use_awaitable, ec);
+    co_await in_->descriptor.async_wait(asio::posix::stream_descriptor::wait_write, token);
+  }
+  co_return Result<void>();
+}
+
+void NativeExecution::close_stdin() {
+  if (!in_) return;
+  // A terminal has one socket for both ways; its end of input is a control character, not a close.
+  if (!terminal_) in_.reset();
+}
+
+asio::awaitable<Result<void>> NativeExecution::signal(int number) {
+  wire::SignalExecution request;
+  request.execution = id_;
+  request.signal = number;
+  co_return co_await ask_done(channel_, request);
+}
+
+asio::awaitable<Result<void>> NativeExecution::resize(TerminalSize size) {
+  wire::Resize request;
+  request.execution = id_;
+  request.rows = size.rows;
+  request.columns = size.columns;
+  co_return co_await ask_done(channel_, request);
+}
+
+asio::awaitable<Result<ExitStatus>> NativeExecution::wait() {
+  auto self = shared_from_this();
+  while (!ended_) co_await wait_for_change();
+  ExitStatus status = *ended_;
+  status.truncated_bytes = truncated_bytes_;
+  co_return status;
+}
+
+void NativeExecution::abandon() {
+  abandoned_ = true;
+  chunks_.clear();
+  queued_bytes_ = 0;
+  changed_.cancel();
+}
+
+namespace {
+
+class SharedExecution final : public Execution {
+ public:
+  SharedExecution(std::shared_ptr<NativeExecution> execution, asio::any_io_executor strand)
+      : execution_(std::move(execution)), strand_(std::move(strand)) {}
+  SharedExecution(const SharedExecution&) = delete;
+  SharedExecution& operator=(const SharedExecution&) = delete;
+  ~SharedExecution() override {
+    asio::post(strand_, [execution = execution_] { execution->abandon(); });
+  }
+
+  std::int32_t pid() const noexcept override { return execution_->pid(); }
+  asio::awaitable<Result<std::optional<OutputChunk>>> read() override {
+    return on_strand(strand_, execution_->read());
+  }
+  asio::awaitable<Result<void>> write_stdin(std::string data) override {
+    return on_strand(strand_, execution_->write_stdin(std::move(data)));
+  }
+  asio::awaitable<Result<void>> close_stdin() override {
+    auto closing = [](std::shared_ptr<NativeExecution> execution) -> asio::awaitable<Result<void>> {
+      execution->close_stdin();
+      co_return Result<void>();
+    };
+    return on_strand(strand_, closing(execution_));
+  }
+  asio::awaitable<Result<void>> signal(int number) override {
+    return on_strand(strand_, execution_->signal(number));
+  }
+  asio::awaitable<Result<void>> resize(TerminalSize size) override {
+    return on_strand(strand_, execution_->resize(size));
+  }
+  asio::awaitable<Result<ExitStatus>> wait() override { return on_strand(strand_, execution_->wait()); }
+
+ private:
+  std::shared_ptr<NativeExecution> execution_;
+  asio::any_io_executor strand_;
+};
+
+}  // namespace
+
+std::unique_ptr<Execution> share(std::shared_ptr<NativeExecution> execution, asio::any_io_executor strand) {
+  return std::make_unique<SharedExecution>(std::move(execution), std::move(strand));
+}
+
+}  // namespace asr

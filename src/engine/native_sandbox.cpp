@@ -1,0 +1,508 @@
+#include "engine/native_sandbox.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <boost/asio/detached.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/redirect_error.hpp>
+
+#include "engine/guest_answers.hpp"
+#include "engine/native_execution.hpp"
+#include "engine/on_strand.hpp"
+#include "os/pidfd.hpp"
+
+namespace asr {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr auto kDestroyWithin = 20s;
+
+// The fields of a file request that most operations need.
+wire::File file_request(wire::FileOp op, std::string path, std::string user = "user") {
+  wire::File request;
+  request.op = op;
+  request.path = std::move(path);
+  request.user = std::move(user);
+  return request;
+}
+
+Result<void> check_path(const std::string& path) {
+  if (path.empty()) return fail(Errc::invalid, "the path is empty");
+  if (!path.starts_with('/'))
+    return fail(Errc::invalid, "the path " + path + " is not absolute", "start it with /, as in /workspace/" + path);
+  if (path.size() > 4096) return fail(Errc::invalid, "the path is longer than 4096 bytes");
+  if (path.find('\0') != std::string::npos) return fail(Errc::invalid, "the path holds a zero byte");
+  return {};
+}
+
+// A descriptor from a guest is used only if it is of the kind asked for.
+Result<UniqueFd> one_descriptor(Letter letter) {
+  if (!letter.as<wire::Opened>() || letter.fds.size() != 1) return fail(failure_in(letter));
+  return std::move(letter.fds[0]);
+}
+
+Result<UniqueFd> plain_file(Letter letter) {
+  UniqueFd fd = TRY(one_descriptor(std::move(letter)));
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode))
+    return fail(Errc::internal, "the sandbox handed out something that is not a file");
+  return fd;
+}
+
+Result<UniqueFd> stream_socket(Letter letter) {
+  UniqueFd fd = TRY(one_descriptor(std::move(letter)));
+  int domain = 0;
+  int type = 0;
+  socklen_t size = sizeof(int);
+  if (::getsockopt(fd.get(), SOL_SOCKET, SO_DOMAIN, &domain, &size) != 0 ||
+      (domain != AF_INET && domain != AF_INET6) ||
+      ::getsockopt(fd.get(), SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_STREAM)
+    return fail(Errc::internal, "the sandbox handed out something that is not a connection");
+  return fd;
+}
+
+FileInfo to_info(wire::Entry entry) {
+  FileInfo info;
+  info.name = std::move(entry.name);
+  info.type = static_cast<FileType>(std::min<std::uint8_t>(static_cast<std::uint8_t>(entry.type), 3));
+  info.size = entry.size;
+  info.mode = entry.mode & 07777;
+  info.uid = entry.uid;
+  info.gid = entry.gid;
+  info.modified = std::chrono::system_clock::time_point(
+      std::chrono::duration_cast<std::chrono::system_clock::duration>(entry.modified));
+  info.target = std::move(entry.target);
+  return info;
+}
+
+class NativeWatch final : public Watch {
+ public:
+  NativeWatch(std::shared_ptr<Channel> channel, std::unique_ptr<Channel::Box> box)
+      : channel_(std::move(channel)), box_(std::move(box)) {}
+  NativeWatch(const NativeWatch&) = delete;
+  NativeWatch& operator=(const NativeWatch&) = delete;
+  ~NativeWatch() override {
+    // The box belongs to the strand, and the worker inside must be told.
+    asio::post(channel_->executor(), [channel = channel_, box = std::move(box_)] {
+      if (!channel->is_open()) return;
+      wire::StopWork stop;
+      stop.work = box->id();
+      auto answer = channel->box();
+      (void)channel->send(answer->id(), stop);
+    });
+  }
+
+  asio::awaitable<Result<std::vector<WatchEvent>>> next() override {
+    return on_strand(channel_->executor(), next_on_strand());
+  }
+
+ private:
+  asio::awaitable<Result<std::vector<WatchEvent>>> next_on_strand() {
+    Letter letter = CO_TRY(co_await box_->next());
+    auto events = letter.as<wire::Events>();
+    if (!events) co_return fail(failure_in(letter));
+    std::vector<WatchEvent> result;
+    for (wire::Event& event : events->events) {
+      auto kind = std::min<std::uint8_t>(static_cast<std::uint8_t>(event.change),
+                                         static_cast<std::uint8_t>(wire::Change::overflow));
+      result.push_back({static_cast<WatchEvent::Kind>(kind), std::move(event.path), event.directory});
+    }
+    co_return result;
+  }
+
+  std::shared_ptr<Channel> channel_;
+  std::shared_ptr<Channel::Box> box_;
+};
+
+}  // namespace
+
+NativeSandbox::NativeSandbox(Birth birth, std::function<void(Remains)> bury)
+    : birth_(std::move(birth)), bury_(std::move(bury)) {}
+
+NativeSandbox::~NativeSandbox() {
+  kill_now();
+  asio::post(strand(), [channel = birth_.channel] { channel->close(); });
+  bury_once();
+}
+
+void NativeSandbox::begin() {
+  birth_.channel->open([](Letter) {},
+                       [weak = weak_from_this()] {
+                         auto self = weak.lock();
+                         if (!self) return;
+                         self->state_ = SandboxState::gone;
+                         self->kill_now();  // It may have broken the protocol rather than died.
+                         self->bury_once();
+                       });
+}
+
+void NativeSandbox::learn(Isolation isolation, std::vector<std::uint32_t> step_micros) {
+  birth_.isolation = std::move(isolation);
+  birth_.step_micros = std::move(step_micros);
+}
+
+void NativeSandbox::kill_now() noexcept {
+  if (birth_.pidfd) (void)send_signal(birth_.pidfd.get(), SIGKILL);
+}
+
+void NativeSandbox::bury_once() {
+  if (buried_.exchange(true)) return;
+  UniqueFd copy(::fcntl(birth_.pidfd.get(), F_DUPFD_CLOEXEC, 3));
+  bury_(Remains{birth_.id, std::move(copy), birth_.first_id});
+}
+
+Result<void> NativeSandbox::check_ready() const {
+  switch (state_.load()) {
+    case SandboxState::ready: return {};
+    case SandboxState::paused: return fail(Errc::conflict, "the sandbox is paused", "resume it first");
+    case SandboxState::gone: return fail(Errc::gone, "the sandbox has ended", "create a new one");
+  }
+  return {};
+}
+
+template <class Message>
+asio::awaitable<Result<Letter>> NativeSandbox::request(Message message, std::vector<UniqueFd> fds,
+                                                       std::chrono::milliseconds within) {
+  CO_TRY(check_ready());
+  auto self = shared_from_this();
+  auto asking = ask(birth_.channel, std::move(message), std::move(fds), within);
+  co_return co_await on_strand(strand(), std::move(asking));
+}
+
+template <class Message>
+asio::awaitable<Result<void>> NativeSandbox::request_done(Message message) {
+  auto asking = request(std::move(message));
+  Letter answer = CO_TRY(co_await std::move(asking));
+  if (!answer.as<wire::Done>()) co_return fail(failure_in(answer));
+  co_return Result<void>();
+}
+
+// ---- programs ------------------------------------------------------------------------------------
+
+asio::awaitable<Result<std::unique_ptr<Execution>>> NativeSandbox::start(Command command) {
+  CO_TRY(check_ready());
+  auto self = shared_from_this();
+  ExecutionContext context;
+  context.oom_kills = [cgroups = birth_.cgroups, id = birth_.id] { return cgroups->oom_kills(id); };
+  auto starting = NativeExecution::start(birth_.channel, std::move(context), std::move(command), birth_.spec.limits);
+  auto execution = CO_TRY(co_await on_strand(strand(), std::move(starting)));
+  co_return share(std::move(execution), strand());
+}
+
+namespace {
+
+asio::awaitable<void> feed(std::shared_ptr<NativeExecution> execution, std::string input) {
+  auto writing = execution->write_stdin(std::move(input));
+  (void)co_await std::move(writing);  // A program need not read all of it.
+  execution->close_stdin();
+}
+
+asio::awaitable<Result<RunResult>> run_to_end(std::shared_ptr<Channel> channel, ExecutionContext context,
+                                              Command command, Limits limits, std::string input) {
+  if (!input.empty()) command.stdin_mode = StdinMode::pipe;
+  auto starting = NativeExecution::start(channel, std::move(context), std::move(command), limits);
+  auto execution = CO_TRY(co_await std::move(starting));
+  if (!input.empty()) asio::co_spawn(channel->executor(), feed(execution, std::move(input)), asio::detached);
+  else execution->close_stdin();
+  RunResult result;
+  for (;;) {
+    auto chunk = CO_TRY(co_await execution->read());
+    if (!chunk) break;
+    (chunk->stream == OutputChunk::Stream::out ? result.out : result.err) += chunk->data;
+  }
+  result.status = CO_TRY(co_await execution->wait());
+  co_return result;
+}
+
+}  // namespace
+
+asio::awaitable<Result<RunResult>> NativeSandbox::run(Command command, std::string input) {
+  CO_TRY(check_ready());
+  auto self = shared_from_this();
+  ExecutionContext context;
+  context.oom_kills = [cgroups = birth_.cgroups, id = birth_.id] { return cgroups->oom_kills(id); };
+  auto running = run_to_end(birth_.channel, std::move(context), std::move(command), birth_.spec.limits, std::move(input));
+  co_return co_await on_strand(strand(), std::move(running));
+}
+
+namespace {
+
+asio::awaitable<Result<std::vector<ProcessInfo>>> list_processes(std::shared_ptr<Channel> channel) {
+  auto box = channel->box();
+  CO_TRY(channel->send(box->id(), wire::ListProcesses{}));
+  std::vector<ProcessInfo> all;
+  for (;;) {
+    Letter letter = CO_TRY(co_await box->next(Channel::Clock::now() + kAnswerWithin));
+    auto page = letter.as<wire::Processes>();
+    if (!page) co_return fail(failure_in(letter));
+    for (wire::Process& process : page->processes)
+      all.push_back({process.pid, process.parent, process.uid, static_cast<char>(process.state), process.cpu,
+                     process.rss_bytes, std::move(process.argv)});
+    if (!page->more) co_return all;
+  }
+}
+
+}  // namespace
+
+asio::awaitable<Result<std::vector<ProcessInfo>>> NativeSandbox::processes() {
+  CO_TRY(check_ready());
+  auto self = shared_from_this();
+  co_return co_await on_strand(strand(), list_processes(birth_.channel));
+}
+
+asio::awaitable<Result<void>> NativeSandbox::signal_process(std::int32_t pid, int number) {
+  wire::SignalProcess request;
+  request.pid = pid;
+  request.signal = number;
+  return request_done(request);
+}
+
+asio::awaitable<Result<void>> NativeSandbox::kill_all() { return request_done(wire::KillAll{}); }
+
+// ---- files ---------------------------------------------------------------------------------------
+
+asio::awaitable<Result<UniqueFd>> NativeSandbox::open_read(std::string path, std::string user) {
+  CO_TRY(check_path(path));
+  auto asking = request(file_request(wire::FileOp::open_read, std::move(path), std::move(user)));
+  Letter answer = CO_TRY(co_await std::move(asking));
+  co_return plain_file(std::move(answer));
+}
+
+asio::awaitable<Result<UniqueFd>> NativeSandbox::open_write(std::string path, WriteMode mode, std::uint32_t permissions,
+                                                            std::string user) {
+  CO_TRY(check_path(path));
+  wire::File file = file_request(wire::FileOp::open_write, std::move(path), std::move(user));
+  file.mode = permissions;
+  file.mode_flags = static_cast<std::uint32_t>(mode);
+  auto asking = request(std::move(file));
+  Letter answer = CO_TRY(co_await std::move(asking));
+  co_return plain_file(std::move(answer));
+}
+
+asio::awaitable<Result<std::string>> NativeSandbox::read_file(std::string path, std::uint64_t most) {
+  auto opening = open_read(std::move(path), "user");
+  UniqueFd fd = CO_TRY(co_await std::move(opening));
+  std::string data;
+  std::string chunk(64 * 1024, '\0');
+  for (;;) {
+    ssize_t n = ::read(fd.get(), chunk.data(), chunk.size());
+    if (n < 0) co_return fail_errno("read");
+    if (n == 0) co_return data;
+    if (data.size() + static_cast<std::size_t>(n) > most)
+      co_return fail(Errc::exhausted, "the file is longer than " + std::to_string(most) + " bytes",
+                     "open it and read it in pieces");
+    data.append(chunk.data(), static_cast<std::size_t>(n));
+  }
+}
+
+asio::awaitable<Result<void>> NativeSandbox::write_file(std::string path, std::string data, std::uint32_t permissions,
+                                                        std::string user) {
+  auto opening = open_write(std::move(path), WriteMode::create_or_replace, permissions, std::move(user));
+  UniqueFd fd = CO_TRY(co_await std::move(opening));
+  std::string_view left = data;
+  while (!left.empty()) {
+    ssize_t n = ::write(fd.get(), left.data(), left.size());
+    if (n < 0) co_return fail_errno("write");
+    left.remove_prefix(static_cast<std::size_t>(n));
+  }
+  co_return Result<void>();
+}
+
+asio::awaitable<Result<FileInfo>> NativeSandbox::stat(std::string path) {
+  CO_TRY(check_path(path));
+  auto asking = request(file_request(wire::FileOp::stat, std::move(path)));
+  Letter answer = CO_TRY(co_await std::move(asking));
+  auto info = answer.as<wire::Info>();
+  if (!info) co_return fail(failure_in(answer));
+  co_return to_info(std::move(info->entry));
+}
+
+asio::awaitable<Result<DirectoryPage>> NativeSandbox::list(std::string path, std::uint64_t cursor, std::uint32_t most) {
+  CO_TRY(check_path(path));
+  wire::File file = file_request(wire::FileOp::list, std::move(path));
+  file.cursor = cursor;
+  file.most = std::max(most, 1U);
+  auto asking = request(std::move(file));
+  Letter answer = CO_TRY(co_await std::move(asking));
+  auto page = answer.as<wire::Page>();
+  if (!page) co_return fail(failure_in(answer));
+  DirectoryPage result;
+  for (wire::Entry& entry : page->entries) result.entries.push_back(to_info(std::move(entry)));
+  result.next = page->next;
+  co_return result;
+}
+
+asio::awaitable<Result<void>> NativeSandbox::make_directory(std::string path, std::uint32_t mode) {
+  CO_TRY(check_path(path));
+  wire::File file = file_request(wire::FileOp::make_directory, std::move(path));
+  file.mode = mode;
+  co_return co_await request_done(std::move(file));
+}
+
+asio::awaitable<Result<void>> NativeSandbox::move(std::string from, std::string to) {
+  CO_TRY(check_path(from));
+  CO_TRY(check_path(to));
+  wire::File file = file_request(wire::FileOp::move, std::move(from));
+  file.other = std::move(to);
+  co_return co_await request_done(std::move(file));
+}
+
+asio::awaitable<Result<void>> NativeSandbox::copy(std::string from, std::string to) {
+  CO_TRY(check_path(from));
+  CO_TRY(check_path(to));
+  wire::File file = file_request(wire::FileOp::copy, std::move(from));
+  file.other = std::move(to);
+  co_return co_await request_done(std::move(file));
+}
+
+asio::awaitable<Result<void>> NativeSandbox::remove(std::string path) {
+  CO_TRY(check_path(path));
+  co_return co_await request_done(file_request(wire::FileOp::remove, std::move(path)));
+}
+
+asio::awaitable<Result<void>> NativeSandbox::change_mode(std::string path, std::uint32_t mode) {
+  CO_TRY(check_path(path));
+  wire::File file = file_request(wire::FileOp::change_mode, std::move(path));
+  file.mode = mode;
+  co_return co_await request_done(std::move(file));
+}
+
+asio::awaitable<Result<void>> NativeSandbox::symlink(std::string target, std::string path) {
+  CO_TRY(check_path(path));
+  wire::File file = file_request(wire::FileOp::symlink, std::move(path));
+  file.other = std::move(target);
+  co_return co_await request_done(std::move(file));
+}
+
+namespace {
+
+asio::awaitable<Result<std::unique_ptr<Watch>>> start_watch(std::shared_ptr<Channel> channel, std::string path) {
+  auto box = channel->box();
+  CO_TRY(channel->send(box->id(), file_request(wire::FileOp::watch, std::move(path))));
+  Letter answer = CO_TRY(co_await box->next(Channel::Clock::now() + kAnswerWithin));
+  if (!answer.as<wire::Done>()) co_return fail(failure_in(answer));
+  co_return std::make_unique<NativeWatch>(channel, std::move(box));
+}
+
+}  // namespace
+
+asio::awaitable<Result<std::unique_ptr<Watch>>> NativeSandbox::watch(std::string path) {
+  CO_TRY(check_ready());
+  CO_TRY(check_path(path));
+  auto self = shared_from_this();
+  co_return co_await on_strand(strand(), start_watch(birth_.channel, std::move(path)));
+}
+
+asio::awaitable<Result<UniqueFd>> NativeSandbox::archive_out(std::string path) {
+  CO_TRY(check_path(path));
+  auto asking = request(file_request(wire::FileOp::archive_out, std::move(path)));
+  Letter answer = CO_TRY(co_await std::move(asking));
+  UniqueFd fd = CO_TRY(one_descriptor(std::move(answer)));
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0 || !S_ISFIFO(info.st_mode))
+    co_return fail(Errc::internal, "the sandbox handed out something that is not a pipe");
+  std::string own = "/proc/self/fd/" + std::to_string(fd.get());
+  UniqueFd reopened(::open(own.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!reopened) co_return fail_errno("open pipe");
+  co_return reopened;
+}
+
+asio::awaitable<Result<Sandbox::ArchiveReport>> NativeSandbox::archive_in(std::string path, UniqueFd tar,
+                                                                          std::string user) {
+  CO_TRY(check_path(path));
+  std::vector<UniqueFd> fds;
+  fds.push_back(std::move(tar));
+  auto asking = request(file_request(wire::FileOp::archive_in, std::move(path), std::move(user)), std::move(fds));
+  Letter answer = CO_TRY(co_await std::move(asking));
+  auto done = answer.as<wire::ArchiveDone>();
+  if (!done) co_return fail(failure_in(answer));
+  co_return ArchiveReport{done->entries, done->skipped, std::move(done->reasons)};
+}
+
+asio::awaitable<Result<UniqueFd>> NativeSandbox::connect(std::uint16_t port) {
+  if (birth_.spec.network == Network::none)
+    co_return fail(Errc::conflict, "the sandbox has no loopback", "create it with the network loopback");
+  wire::Connect connect;
+  connect.port = port;
+  auto asking = request(connect);
+  Letter answer = CO_TRY(co_await std::move(asking));
+  co_return stream_socket(std::move(answer));
+}
+
+// ---- life ----------------------------------------------------------------------------------------
+
+asio::awaitable<Result<void>> NativeSandbox::ping() { return request_done(wire::Ping{}); }
+
+asio::awaitable<Result<void>> NativeSandbox::pause() {
+  CO_TRY(check_ready());
+  CO_TRY(birth_.cgroups->freeze(birth_.id, true));
+  state_ = SandboxState::paused;
+  co_return Result<void>();
+}
+
+asio::awaitable<Result<void>> NativeSandbox::resume() {
+  if (state_ == SandboxState::gone) co_return fail(Errc::gone, "the sandbox has ended", "create a new one");
+  if (state_ != SandboxState::paused) co_return fail(Errc::conflict, "the sandbox is not paused");
+  CO_TRY(birth_.cgroups->freeze(birth_.id, false));
+  state_ = SandboxState::ready;
+  co_return Result<void>();
+}
+
+asio::awaitable<Result<Usage>> NativeSandbox::usage() {
+  if (state_ == SandboxState::gone) co_return fail(Errc::gone, "the sandbox has ended", "create a new one");
+  Usage usage;
+  birth_.cgroups->measure(birth_.id, usage);
+  usage.disk_limit_bytes = birth_.spec.limits.disk_bytes;
+  if (state_ == SandboxState::paused) co_return usage;  // Frozen, it cannot be asked.
+  auto asking = request(wire::DiskUsage{});
+  Letter answer = CO_TRY(co_await std::move(asking));
+  if (auto disk = answer.as<wire::Disk>()) {
+    usage.disk_bytes = disk->used_bytes;
+    usage.inodes = disk->used_inodes;
+  }
+  co_return usage;
+}
+
+namespace {
+
+asio::awaitable<Result<void>> await_end(asio::any_io_executor executor, UniqueFd pidfd) {
+  asio::posix::stream_descriptor ended(executor, pidfd.release());
+  asio::steady_timer deadline(executor, kDestroyWithin);
+  bool late = false;
+  deadline.async_wait([&](boost::system::error_code ec) {
+    if (ec) return;
+    late = true;
+    boost::system::error_code ignored;
+    ended.cancel(ignored);
+  });
+  boost::system::error_code ec;
+  auto token = asio::redirect_error(asio::use_awaitable, ec);
+  co_await ended.async_wait(asio::posix::stream_descriptor::wait_read, token);
+  deadline.cancel();
+  // The handler above refers to this frame: let it run before leaving.
+  co_await asio::post(executor, asio::use_awaitable);
+  if (late) co_return fail(Errc::timeout, "the sandbox's processes did not end", "see agent-sandbox doctor");
+  co_return Result<void>();
+}
+
+}  // namespace
+
+asio::awaitable<Result<void>> NativeSandbox::destroy() {
+  auto self = shared_from_this();
+  state_ = SandboxState::gone;
+  // Pid 1 takes everything else with it, and ends last; a frozen group dies like any other.
+  kill_now();
+  UniqueFd pidfd(::fcntl(birth_.pidfd.get(), F_DUPFD_CLOEXEC, 3));
+  if (!pidfd) co_return fail_errno("dup");
+  CO_TRY(co_await on_strand(strand(), await_end(strand(), std::move(pidfd))));
+  bury_once();
+  co_return Result<void>();
+}
+
+}  // namespace asr

@@ -1,0 +1,100 @@
+// A sandbox made by this machine's own kernel.
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "engine/cgroups.hpp"
+#include "engine/channel.hpp"
+#include "engine/sandbox.hpp"
+
+namespace asr {
+
+// What a sandbox is born with.
+struct Birth {
+  SandboxId id;
+  SandboxSpec spec;
+  Isolation isolation;
+  std::int32_t host_pid = -1;
+  UniqueFd pidfd;
+  std::shared_ptr<Channel> channel;
+  std::shared_ptr<Cgroups> cgroups;
+  std::uint32_t first_id = 0;  // 0: no uid range of its own.
+  std::vector<std::uint32_t> step_micros;
+};
+
+// What must still be cleaned once a sandbox has ended.
+struct Remains {
+  SandboxId id;
+  UniqueFd pidfd;
+  std::uint32_t first_id = 0;
+};
+
+class NativeSandbox final : public Sandbox, public std::enable_shared_from_this<NativeSandbox> {
+ public:
+  NativeSandbox(Birth birth, std::function<void(Remains)> bury);
+  ~NativeSandbox() override;
+
+  // Watches for its end. Once, after construction.
+  void begin();
+  // What the guest's greeting told; before anybody else knows this sandbox.
+  void learn(Isolation isolation, std::vector<std::uint32_t> step_micros);
+  // From any thread, without waiting for anything.
+  void kill_now() noexcept;
+
+  const SandboxId& id() const noexcept override { return birth_.id; }
+  const SandboxSpec& spec() const noexcept override { return birth_.spec; }
+  const Isolation& isolation() const noexcept override { return birth_.isolation; }
+  SandboxState state() const noexcept override { return state_.load(); }
+  std::int32_t host_pid() const noexcept override { return birth_.host_pid; }
+  const std::vector<std::uint32_t>& step_micros() const noexcept override { return birth_.step_micros; }
+
+  asio::awaitable<Result<std::unique_ptr<Execution>>> start(Command command) override;
+  asio::awaitable<Result<RunResult>> run(Command command, std::string input) override;
+  asio::awaitable<Result<std::vector<ProcessInfo>>> processes() override;
+  asio::awaitable<Result<void>> signal_process(std::int32_t pid, int number) override;
+  asio::awaitable<Result<void>> kill_all() override;
+
+  asio::awaitable<Result<UniqueFd>> open_read(std::string path, std::string user) override;
+  asio::awaitable<Result<UniqueFd>> open_write(std::string path, WriteMode mode, std::uint32_t permissions,
+                                               std::string user) override;
+  asio::awaitable<Result<std::string>> read_file(std::string path, std::uint64_t most) override;
+  asio::awaitable<Result<void>> write_file(std::string path, std::string data, std::uint32_t permissions,
+                                           std::string user) override;
+  asio::awaitable<Result<FileInfo>> stat(std::string path) override;
+  asio::awaitable<Result<DirectoryPage>> list(std::string path, std::uint64_t cursor, std::uint32_t most) override;
+  asio::awaitable<Result<void>> make_directory(std::string path, std::uint32_t mode) override;
+  asio::awaitable<Result<void>> move(std::string from, std::string to) override;
+  asio::awaitable<Result<void>> copy(std::string from, std::string to) override;
+  asio::awaitable<Result<void>> remove(std::string path) override;
+  asio::awaitable<Result<void>> change_mode(std::string path, std::uint32_t mode) override;
+  asio::awaitable<Result<void>> symlink(std::string target, std::string path) override;
+  asio::awaitable<Result<std::unique_ptr<Watch>>> watch(std::string path) override;
+  asio::awaitable<Result<UniqueFd>> archive_out(std::string path) override;
+  asio::awaitable<Result<ArchiveReport>> archive_in(std::string path, UniqueFd tar, std::string user) override;
+  asio::awaitable<Result<UniqueFd>> connect(std::uint16_t port) override;
+
+  asio::awaitable<Result<void>> ping() override;
+  asio::awaitable<Result<void>> pause() override;
+  asio::awaitable<Result<void>> resume() override;
+  asio::awaitable<Result<Usage>> usage() override;
+  asio::awaitable<Result<void>> destroy() override;
+
+ private:
+  const asio::any_io_executor& strand() const noexcept { return birth_.channel->executor(); }
+  Result<void> check_ready() const;
+  void bury_once();
+
+  // On the strand, with the sandbox ready to answer.
+  template <class Message>
+  asio::awaitable<Result<Letter>> request(Message message, std::vector<UniqueFd> fds = {},
+                                          std::chrono::milliseconds within = std::chrono::minutes(30));
+  template <class Message>
+  asio::awaitable<Result<void>> request_done(Message message);
+  Birth birth_;
+  std::function<void(Remains)> bury_;
+  std::atomic<SandboxState> state_{SandboxState::ready};
+  std::atomic<bool> buried_{false};
+};
+
+}  // namespace asr
