@@ -77,7 +77,7 @@ class Zygote {
 // What the rest of its life needs: id maps, id-mapped mounts, entering cgroups it does not own.
 Result<void> keep_few_capabilities() {
   constexpr std::uint64_t kKept = 1ULL << CAP_SYS_ADMIN | 1ULL << CAP_SETUID | 1ULL << CAP_SETGID |
-                                  1ULL << CAP_DAC_OVERRIDE;
+                                  1ULL << CAP_DAC_OVERRIDE | 1ULL << CAP_SYS_PTRACE;  // to open a child's namespace
   for (int cap = 0; cap <= 63; ++cap)
     if ((kKept >> cap & 1) == 0 && ::prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) != 0 && errno == EPERM)
       return fail_errno("drop capability");
