@@ -10,7 +10,10 @@ Result<int> half(int n) {
   return n / 2;
 }
 
-Result<int> quarter(int n) { return TRY(half(TRY(half(n)))); }
+Result<int> quarter(int n) {
+  int once = TRY(half(n));
+  return TRY(half(once));
+}
 
 TEST(Result, TryPassesTheFirstErrorUp) {
   EXPECT_EQ(*quarter(12), 3);

@@ -92,6 +92,10 @@ int take_ids(Child& child) noexcept {
     if (::setresgid(kGuestId, kGuestId, kGuestId) != 0) return -1;
     if (::setresuid(kGuestId, kGuestId, kGuestId) != 0) return -1;
   }
+  // What the set-up makes belongs to the sandbox's root, with exactly the modes it says.
+  ::syscall(SYS_setfsgid, 0);
+  ::syscall(SYS_setfsuid, 0);
+  ::umask(0);
   // Changing ids made us undumpable, and then our files in /proc would be the host's root's: the inner
   // namespace's maps could not be written. drop_privileges() takes it back before any program runs.
   return ::prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
@@ -103,22 +107,22 @@ int scratch_mount(Child& child) noexcept {
   return ::chdir("/scratch");
 }
 
-int make_folder(const Child& child, const char* path, std::uint32_t mode, std::uint32_t id) noexcept {
-  if (::mkdir(path, mode) != 0) return -1;
-  if (child.plan.rootless) return ::chmod(path, mode);
-  if (::chown(path, id, id) != 0) return -1;
-  return ::chmod(path, mode);
+struct Folder {
+  const char* path;
+  std::uint32_t mode;
+  std::uint32_t id;
+};
+
+int make_folder(const Child& child, const Folder& folder) noexcept {
+  if (::mkdir(folder.path, folder.mode) != 0) return -1;
+  if (folder.id == 0 || child.plan.rootless) return 0;
+  return ::chown(folder.path, folder.id, folder.id);
 }
 
 // The upper layer brings its own /proc, /dev and so on: a directory in the upper layer hides whatever an
 // environment has there, symbolic links included, so no mount below can be led astray.
 int scratch_folders(Child& child) noexcept {
-  if (child.plan.import_root) return make_folder(child, "root", 0755, 0);
-  struct Folder {
-    const char* path;
-    std::uint32_t mode;
-    std::uint32_t id;
-  };
+  if (child.plan.import_root) return ::mkdir("root", 0755);
   static constexpr Folder kFolders[] = {
       {"root", 0755, 0},          {"work", 0700, 0},       {"upper", 0755, 0},
       {"upper/proc", 0555, 0},    {"upper/dev", 0755, 0},  {"upper/tmp", 01777, 0},
@@ -126,7 +130,7 @@ int scratch_folders(Child& child) noexcept {
       {"upper/home/user", 0755, kUserId}, {"upper/root", 0700, 0}, {"shm", 01777, 0},
   };
   for (const Folder& folder : kFolders)
-    if (make_folder(child, folder.path, folder.mode, folder.id) != 0) return -1;
+    if (make_folder(child, folder) != 0) return -1;
   for (std::size_t i = 0; i < child.plan.layer_count; ++i) {
     char name[] = "lower0";
     name[5] = static_cast<char>('0' + i);
@@ -136,7 +140,7 @@ int scratch_folders(Child& child) noexcept {
   static constexpr Folder kWritable[] = {
       {"tmp", 01777, 0}, {"workspace", 0755, kUserId}, {"home", 0755, kUserId}};
   for (const Folder& folder : kWritable)
-    if (make_folder(child, folder.path, folder.mode, folder.id) != 0) return -1;
+    if (make_folder(child, folder) != 0) return -1;
   return 0;
 }
 
@@ -204,7 +208,7 @@ int layer_mounts(Child& child) noexcept {
     char upper[] = "upper_0";
     char work[] = "work_0";
     upper[6] = work[5] = static_cast<char>('0' + i);
-    if (make_folder(child, upper, 0755, 0) != 0 || ::mkdir(work, 0700) != 0) return -1;
+    if (::mkdir(upper, 0755) != 0 || ::mkdir(work, 0700) != 0) return -1;
     Text where;
     where.add("root/");
     where.add(child.plan.layers[i].target);
@@ -355,7 +359,11 @@ int limits(Child& child) noexcept {
 
 // What the guest still does: start programs as other users in the inner namespace, signal them, look at
 // them, and work on files in their name.
-int drop_privileges(Child&) noexcept {
+int drop_privileges(Child& child) noexcept {
+  if (!child.plan.rootless) {
+    ::syscall(SYS_setfsgid, kGuestId);
+    ::syscall(SYS_setfsuid, kGuestId);
+  }
   constexpr std::uint64_t kKept = 1ULL << CAP_SETUID | 1ULL << CAP_SETGID | 1ULL << CAP_SYS_ADMIN |
                                   1ULL << CAP_KILL | 1ULL << CAP_SYS_PTRACE | 1ULL << CAP_DAC_OVERRIDE |
                                   1ULL << CAP_CHOWN | 1ULL << CAP_FOWNER;
