@@ -132,19 +132,25 @@ Result<void> Cgroups::apply(const Tree& tree, const std::string& name, const Lim
   return {};
 }
 
-Result<JoinFds> Cgroups::create(const SandboxId& id, const Limits& limits) {
+Result<void> Cgroups::limit(const SandboxId& id, const Limits& limits) {
+  for (const auto& tree : trees_) TRY(apply(*tree, id.text, limits));
+  return {};
+}
+
+Result<JoinFds> Cgroups::create(const SandboxId& id) {
   JoinFds fds;
   for (const auto& tree : trees_) {
     int dir = tree->instance.get();
     if (::mkdirat(dir, id.text.c_str(), 0755) != 0) return fail_errno("mkdir " + tree->path + "/" + id.text);
-    TRY(apply(*tree, id.text, limits));
     if (tree->hierarchy.v2) {
       fds.v2 = TRY(open_dir(dir, id.text));
       continue;
     }
-    UniqueFd procs(::openat(dir, (id.text + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC));
-    if (!procs) return fail_errno("open cgroup.procs");
-    fds.v1_procs.push_back(std::move(procs));
+    // Not cgroup.procs: a thread that moves only itself needs no lock on all of the machine's processes,
+    // and no grace period. The child has one thread.
+    UniqueFd tasks(::openat(dir, (id.text + "/tasks").c_str(), O_WRONLY | O_CLOEXEC));
+    if (!tasks) return fail_errno("open tasks");
+    fds.v1_tasks.push_back(std::move(tasks));
   }
   return fds;
 }

@@ -30,7 +30,7 @@ struct CgroupTotals {
 // What a launch needs to put a new process into its groups.
 struct JoinFds {
   UniqueFd v2;                     // Directory, for clone3(); may be absent.
-  std::vector<UniqueFd> v1_procs;  // cgroup.procs files, to be written "0" by the process itself.
+  std::vector<UniqueFd> v1_tasks;  // Files named tasks, to be written "0" by the process itself.
 };
 
 class Cgroups {
@@ -41,7 +41,10 @@ class Cgroups {
   static Cgroups none() { return Cgroups(); }
   Cgroups(Cgroups&&) = default;
 
-  Result<JoinFds> create(const SandboxId& id, const Limits& limits);
+  // Makes the groups. They limit nothing until limit() was called, which may well be while the process is
+  // being born: nothing foreign runs in it before.
+  Result<JoinFds> create(const SandboxId& id);
+  Result<void> limit(const SandboxId& id, const Limits& limits);
   // Everything in it must be dead and reaped; EBUSY otherwise, to be tried again.
   Result<void> remove(const SandboxId& id);
   void remove_instance();

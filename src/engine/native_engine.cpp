@@ -1,6 +1,7 @@
 #include "engine/native_engine.hpp"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -90,6 +91,7 @@ NativeEngine::~NativeEngine() {
 }
 
 Result<void> NativeEngine::prepare() {
+  ::signal(SIGPIPE, SIG_IGN);  // Or a program that closes its stdin would end us; pipes know no MSG_NOSIGNAL.
   if (::getrandom(&gate_secret_, sizeof gate_secret_, 0) != sizeof gate_secret_) return fail_errno("getrandom");
   fence_ = TRY(compile_fence());
   strict_gate_ = TRY(compile_gate(SyscallTier::strict, gate_secret_));
@@ -251,13 +253,13 @@ asio::awaitable<Result<std::shared_ptr<NativeSandbox>>> NativeEngine::launch(std
     UniqueFd pidfd = birth.pidfd ? UniqueFd(::fcntl(birth.pidfd.get(), F_DUPFD_CLOEXEC, 3)) : UniqueFd();
     janitor->bury({birth.id, std::move(pidfd), birth.first_id});
   });
-  JoinFds joins = CO_TRY(cgroups_->create(birth.id, spec.limits));
+  JoinFds joins = CO_TRY(cgroups_->create(birth.id));
   SocketPair sockets = CO_TRY(seqpacket_pair());
 
   wire::Create create;
   create.first_id = birth.first_id;
   create.into_cgroup = static_cast<bool>(joins.v2);
-  create.join_count = static_cast<std::uint32_t>(joins.v1_procs.size());
+  create.join_count = static_cast<std::uint32_t>(joins.v1_tasks.size());
   create.read_only = spec.root == RootMode::read_only;
   create.loopback = spec.network == Network::loopback;
   create.browser = spec.tier == SyscallTier::browser;
@@ -270,15 +272,21 @@ asio::awaitable<Result<std::shared_ptr<NativeSandbox>>> NativeEngine::launch(std
   std::vector<UniqueFd> fds;
   fds.push_back(std::move(sockets.second));
   if (joins.v2) fds.push_back(std::move(joins.v2));
-  for (UniqueFd& procs : joins.v1_procs) fds.push_back(std::move(procs));
+  for (UniqueFd& tasks : joins.v1_tasks) fds.push_back(std::move(tasks));
 
   birth.channel = std::make_shared<Channel>(asio::make_strand(executor_), std::move(sockets.first));
   std::shared_ptr<Channel::Box> greeting = birth.channel->box_for_unasked();
-  auto launching = zygote->launch(create, std::move(fds));
+  // Asked first and limited meanwhile: the zygote works on another core.
+  auto limited = std::make_shared<Result<void>>();
+  auto limit = [limited, cgroups = cgroups_, id = birth.id, limits = spec.limits] {
+    *limited = cgroups->limit(id, limits);
+  };
+  auto launching = zygote->launch(create, std::move(fds), std::move(limit));
   LaunchedProcess process = CO_TRY(co_await std::move(launching));
   birth.host_pid = process.pid;
   birth.pidfd = std::move(process.pidfd);
   birth.spec = std::move(spec);
+  CO_TRY(std::move(*limited));
 
   // The sandbox object first: its end must be seen even while it is being greeted.
   auto channel = birth.channel;

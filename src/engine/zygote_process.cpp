@@ -92,21 +92,23 @@ asio::awaitable<Result<std::shared_ptr<ZygoteProcess>>> ZygoteProcess::start(asi
   co_return zygote;
 }
 
-asio::awaitable<Result<LaunchedProcess>> ZygoteProcess::launch(wire::Create create, std::vector<UniqueFd> fds) {
-  auto talk = [](std::shared_ptr<Channel> link, wire::Create request,
-                 std::vector<UniqueFd> sent) -> asio::awaitable<Result<LaunchedProcess>> {
+asio::awaitable<Result<LaunchedProcess>> ZygoteProcess::launch(wire::Create create, std::vector<UniqueFd> fds,
+                                                               std::function<void()> meanwhile) {
+  auto talk = [](std::shared_ptr<Channel> link, wire::Create request, std::vector<UniqueFd> sent,
+                 std::function<void()> work) -> asio::awaitable<Result<LaunchedProcess>> {
     if (!link->is_open()) co_return fail(Errc::os, "the zygote has ended");
     std::vector<int> borrowed;
     for (const UniqueFd& fd : sent) borrowed.push_back(fd.get());
     auto box = link->box();
     CO_TRY(link->send(box->id(), request, borrowed));
     sent.clear();
+    work();
     Letter answer = CO_TRY(co_await box->next(Channel::Clock::now() + kLaunchWithin));
     auto launched = answer.as<wire::Launched>();
     if (!launched || answer.fds.size() != 1) co_return fail(refusal(answer));
     co_return LaunchedProcess{launched->pid, std::move(answer.fds[0])};
   };
-  auto launching = talk(channel_, std::move(create), std::move(fds));
+  auto launching = talk(channel_, std::move(create), std::move(fds), std::move(meanwhile));
   co_return co_await on_strand(channel_->executor(), std::move(launching));
 }
 

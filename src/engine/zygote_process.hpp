@@ -30,7 +30,9 @@ class ZygoteProcess {
   ZygoteProcess(const ZygoteProcess&) = delete;
   ZygoteProcess& operator=(const ZygoteProcess&) = delete;
 
-  asio::awaitable<Result<LaunchedProcess>> launch(wire::Create create, std::vector<UniqueFd> fds);
+  // Calls `meanwhile` once the zygote has been asked, before waiting for its answer.
+  asio::awaitable<Result<LaunchedProcess>> launch(wire::Create create, std::vector<UniqueFd> fds,
+                                                  std::function<void()> meanwhile);
   bool is_alive() const noexcept { return alive_->load(); }
   bool idmaps() const noexcept { return configured_.idmaps; }
   int pid() const noexcept { return pid_; }

@@ -57,7 +57,7 @@ inline constexpr std::size_t kMaxJoins = 8;
 struct LaunchPlan {
   int guest_socket = -1;
   int sync_socket = -1;              // "ids are mapped" arrives here, with the id-mapped layers.
-  std::array<int, kMaxJoins> joins{};  // v1 cgroup.procs files
+  std::array<int, kMaxJoins> joins{};  // tasks files of v1 groups
   std::size_t join_count = 0;
 
   bool rootless = false;     // One id only: inner and outer user namespace share it.

@@ -52,7 +52,7 @@ struct Configure {
 };
 
 // Descriptors: the guest's socket; then, if `into_cgroup`, the v2 group's directory; then
-// `join_count` files named cgroup.procs of v1 groups.
+// `join_count` files named tasks of v1 groups.
 struct Create {
   static constexpr auto kType = ZygoteType::create;
   std::uint32_t first_id = 0;  // First host uid and gid of this sandbox's 65536; unused when rootless.

@@ -1,0 +1,24 @@
+// Every message there is, for tests that must leave none out.
+#pragma once
+
+#include <tuple>
+
+#include "wire/guest_messages.hpp"
+#include "wire/zygote_messages.hpp"
+
+namespace asr::wire {
+
+using GuestMessages =
+    std::tuple<Hello, LaunchFailed, Done, Failure, Started, Ended, Opened, Info, Page, Events,
+               Processes, ArchiveDone, Disk, Start, SignalExecution, SignalProcess, Resize, KillAll,
+               Ping, File, Connect, ListProcesses, DiskUsage, StopWork>;
+
+using ZygoteMessages = std::tuple<Configure, Create, Configured, Launched, LaunchRefused, Reaped>;
+
+// Calls `use` with a default-made value of each.
+template <class Messages, class Use>
+void for_each_message(Use use) {
+  std::apply([&](auto... message) { (use(message), ...); }, Messages());
+}
+
+}  // namespace asr::wire
