@@ -52,8 +52,10 @@ namespace {
 Errc code_of(int err) {
   switch (err) {
     case ENOENT:
+    case ESRCH:
     case ENOTDIR: return Errc::not_found;
     case EACCES:
+    case ENXIO:  // A socket's file, a FIFO nobody reads, /dev/tty without a terminal: not to be opened.
     case EPERM:
     case EROFS: return Errc::denied;
     case EEXIST:

@@ -119,6 +119,8 @@ Result<void> Cgroups::apply(const Tree& tree, const std::string& name, const Lim
     } else {
       TRY(write_value(dir, name + "/memory.limit_in_bytes", memory));
       (void)write_value(dir, name + "/memory.memsw.limit_in_bytes", memory);  // Absent without accounting.
+      // v1 counts the buffers of TCP apart from everything else, and does not limit them by itself.
+      (void)write_value(dir, name + "/memory.kmem.tcp.limit_in_bytes", std::to_string(limits.memory_bytes / 8));
     }
   }
   if (&tree == pids_) TRY(write_value(dir, name + "/pids.max", std::to_string(limits.pids + kGuestPids)));

@@ -40,7 +40,8 @@ void Channel::close() {
 
 // False when the channel is at its end.
 bool Channel::take(std::span<char> buffer) {
-  for (;;) {
+  // A few at a time: a peer that never stops talking must not keep the thread from others.
+  for (int packets = 0; packets < 64; ++packets) {
     auto received = receive_packet(socket_.get(), buffer, Wait::dont_block);
     if (!received || received->kind == Received::Kind::closed) return false;
     if (received->kind == Received::Kind::nothing) return true;
@@ -58,6 +59,7 @@ bool Channel::take(std::span<char> buffer) {
     box.letters_.push_back(std::move(letter));
     box.bell_.cancel();
   }
+  return true;
 }
 
 asio::awaitable<void> Channel::read_letters() {

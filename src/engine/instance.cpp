@@ -82,7 +82,7 @@ RecoveryReport recover(const fs::path& runtime_dir) {
     bool half_made = name.starts_with("new-" + std::string(kPrefix));
     if (!half_made && !name.starts_with(kPrefix)) continue;
     UniqueFd lock(::open((entry.path() / "lock").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
-    if (!lock && !(half_made && is_old(entry))) continue;  // Perhaps in the middle of being made.
+    if (!lock && !is_old(entry)) continue;  // Perhaps in the middle of being made, or of being removed.
     if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) continue;  // It lives.
     CgroupSweep sweep = sweep_cgroups(InstanceId(name));
     ++report.instances;

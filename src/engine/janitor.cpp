@@ -25,6 +25,10 @@ void Janitor::bury(Remains remains) {
   });
 }
 
+void Janitor::finish() {
+  while (backlog_ > 0) std::this_thread::sleep_for(1ms);
+}
+
 void Janitor::clean(Remains& remains) {
   if (remains.pidfd) {
     (void)send_signal(remains.pidfd.get(), SIGKILL);

@@ -19,6 +19,7 @@ class Janitor {
   ~Janitor();  // Finishes what is queued.
 
   void bury(Remains remains);  // From any thread.
+  void finish();               // Waits until nothing is queued.
   std::size_t backlog() const noexcept { return backlog_.load(); }
   std::size_t leaked() const noexcept { return leaked_.load(); }
 

@@ -86,7 +86,7 @@ NativeEngine::~NativeEngine() {
   homes_.clear();
   // Sandboxes that others still hold bury themselves later; their groups are empty of processes by then.
   for (const auto& sandbox : living()) janitor_->bury({sandbox->id(), UniqueFd(), 0});
-  janitor_.reset();
+  janitor_->finish();
   cgroups_->remove_instance();
 }
 
@@ -268,7 +268,6 @@ asio::awaitable<Result<std::shared_ptr<NativeSandbox>>> NativeEngine::launch(std
   create.disk_bytes = spec.limits.disk_bytes;
   create.inodes = spec.limits.inodes;
   create.pids = spec.limits.pids;
-  create.open_files = spec.limits.open_files;
   std::vector<UniqueFd> fds;
   fds.push_back(std::move(sockets.second));
   if (joins.v2) fds.push_back(std::move(joins.v2));
@@ -382,10 +381,16 @@ std::vector<std::shared_ptr<NativeSandbox>> NativeEngine::living() const {
 }
 
 asio::awaitable<Result<void>> NativeEngine::stop() {
+  std::map<std::string, std::shared_ptr<Pool>> pools;
   {
     std::lock_guard lock(mutex_);
-    for (const auto& [key, pool] : pools_) pool->close();
-    pools_.clear();
+    pools.swap(pools_);
+  }
+  for (const auto& [key, pool] : pools) {
+    pool->close();
+    // What is being made for it refers to this engine: it must be done first.
+    auto settling = pool->settle();
+    co_await std::move(settling);
   }
   for (const auto& sandbox : living()) sandbox->kill_now();
   for (const auto& sandbox : living()) {

@@ -43,7 +43,6 @@ class NativeEngine final : public Engine {
     std::vector<std::shared_ptr<ZygoteProcess>> zygotes;
     std::size_t next = 0;
     bool starting = false;
-    std::uint32_t generation = 0;
     asio::steady_timer changed;
   };
   // On strand_.

@@ -274,15 +274,32 @@ asio::awaitable<Result<UniqueFd>> NativeSandbox::open_read(std::string path, std
   co_return plain_file(std::move(answer));
 }
 
+namespace {
+
+// The second answer says that the worker is gone and the descriptor ours alone: what is written and closed
+// can be executed at once.
+asio::awaitable<Result<UniqueFd>> open_to_write(std::shared_ptr<Channel> channel, wire::File file) {
+  auto box = channel->box();
+  CO_TRY(channel->send(box->id(), file));
+  Letter opened = CO_TRY(co_await box->next(Channel::Clock::now() + kWorkWithin));
+  UniqueFd fd = CO_TRY(plain_file(std::move(opened)));
+  Letter gone = CO_TRY(co_await box->next(Channel::Clock::now() + kAnswerWithin));
+  if (!gone.as<wire::Done>()) co_return fail(failure_in(gone));
+  co_return fd;
+}
+
+}  // namespace
+
 asio::awaitable<Result<UniqueFd>> NativeSandbox::open_write(std::string path, WriteMode mode, std::uint32_t permissions,
                                                             std::string user) {
   CO_TRY(check_path(path));
   wire::File file = file_request(wire::FileOp::open_write, std::move(path), std::move(user));
   file.mode = permissions;
   file.mode_flags = static_cast<std::uint32_t>(mode);
-  auto asking = request(std::move(file));
-  Letter answer = CO_TRY(co_await std::move(asking));
-  co_return plain_file(std::move(answer));
+  CO_TRY(check_ready());
+  auto self = shared_from_this();
+  auto opening = open_to_write(birth_.channel, std::move(file));
+  co_return co_await on_strand(strand(), std::move(opening));
 }
 
 asio::awaitable<Result<std::string>> NativeSandbox::read_file(std::string path, std::uint64_t most) {
@@ -408,8 +425,9 @@ asio::awaitable<Result<UniqueFd>> NativeSandbox::archive_out(std::string path) {
   if (::fstat(fd.get(), &info) != 0 || !S_ISFIFO(info.st_mode))
     co_return fail(Errc::internal, "the sandbox handed out something that is not a pipe");
   std::string own = "/proc/self/fd/" + std::to_string(fd.get());
-  UniqueFd reopened(::open(own.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!reopened) co_return fail_errno("open pipe");
+  // Without waiting: a FIFO with a name would keep us until somebody writes.
+  UniqueFd reopened(::open(own.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  if (!reopened || ::fcntl(reopened.get(), F_SETFL, 0) != 0) co_return fail_errno("open pipe");
   co_return reopened;
 }
 

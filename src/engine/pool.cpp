@@ -102,6 +102,18 @@ void Pool::close() {
   ending.swap(ready_);
 }
 
+asio::awaitable<void> Pool::settle() {
+  auto self = shared_from_this();
+  for (;;) {
+    {
+      std::lock_guard lock(mutex_);
+      if (making_ == 0) co_return;
+    }
+    asio::steady_timer pause(executor_, 1ms);
+    co_await pause.async_wait(asio::use_awaitable);
+  }
+}
+
 PoolState Pool::state() const {
   std::lock_guard lock(mutex_);
   return {pool_key(spec_), static_cast<std::uint32_t>(ready_.size()), options_.size, warm_, cold_};

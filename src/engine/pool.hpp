@@ -23,6 +23,7 @@ class Pool : public std::enable_shared_from_this<Pool> {
   asio::awaitable<std::shared_ptr<Sandbox>> take();
   asio::awaitable<Result<void>> fill();  // Returns when it is full.
   void close();                          // No more refills; those inside are destroyed.
+  asio::awaitable<void> settle();        // Returns when nothing is being made any more.
   PoolState state() const;
   void count_cold();
 

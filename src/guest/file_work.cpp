@@ -143,12 +143,10 @@ Result<void> make_directory(const Work& work, const File& request) {
   TRY(make_parents(request.path));
   ParentAndName place = TRY(resolve_parent(request.path));
   if (::mkdirat(place.parent.get(), place.name.c_str(), request.mode & 07777) != 0) {
+    int err = errno;
     struct stat info {};
-    if (errno != EEXIST || ::fstatat(place.parent.get(), place.name.c_str(), &info, 0) != 0 ||
-        !S_ISDIR(info.st_mode)) {
-      errno = EEXIST;
-      return fail_errno(request.path);
-    }
+    if (err != EEXIST || ::fstatat(place.parent.get(), place.name.c_str(), &info, 0) != 0 || !S_ISDIR(info.st_mode))
+      return fail(errno_error(err, request.path));
   }
   return work.answer(wire::Done{});
 }

@@ -50,7 +50,7 @@ class Guest {
   void reap();
 
   template <class Body>
-  Result<void> in_worker(std::uint32_t id, As as, const std::string& user, Body body);
+  Result<void> in_worker(std::uint32_t id, As as, const std::string& user, Body body, bool tell_end = false);
   template <class Message>
   Result<void> answer(std::uint32_t id, const Message& message, std::span<const int> fds = {}) {
     return send_message(config_.socket, id, message, fds);
@@ -59,19 +59,23 @@ class Guest {
   GuestConfig config_;
   Accounts accounts_;
   Programs programs_;
-  std::map<std::int32_t, std::uint32_t> workers_;  // pid → request
+  struct Worker {
+    std::uint32_t request = 0;
+    bool tell_end = false;  // Somebody waits for it to be gone, and with it the descriptors it holds.
+  };
+  std::map<std::int32_t, Worker> workers_;  // by pid
   std::vector<char> buffer_;
 };
 
 // Forks; the child takes the user's rights, runs `body` and leaves. An error of `body` is its answer.
 template <class Body>
-Result<void> Guest::in_worker(std::uint32_t id, As as, const std::string& user, Body body) {
+Result<void> Guest::in_worker(std::uint32_t id, As as, const std::string& user, Body body, bool tell_end) {
   User who;
   if (as == As::user) who = TRY(accounts_.find(user));
   int pid = ::_Fork();
   if (pid < 0) return fail_errno("fork");
   if (pid > 0) {
-    workers_[pid] = id;
+    workers_[pid] = {id, tell_end};
     return {};
   }
   Work work{config_.socket, id};
@@ -98,7 +102,7 @@ Result<void> Guest::start(std::uint32_t id, const wire::Start& request) {
     relay_terminal(std::move(program.terminal_master), std::move(program.terminal_peer));
     ::_exit(0);
   }
-  if (relay > 0) workers_[relay] = 0;
+  if (relay > 0) workers_[relay] = {};
   return {};
 }
 
@@ -116,14 +120,15 @@ Result<void> Guest::file(std::uint32_t id, const wire::File& request, std::vecto
         return work_on_archive_in(work, request, std::move(fds[0]));
       });
     default:
-      return in_worker(id, As::user, request.user,
-                       [&](const Work& work) { return work_on_files(work, request); });
+      // A program that is still open for writing in a worker that is just leaving could not be executed.
+      return in_worker(id, As::user, request.user, [&](const Work& work) { return work_on_files(work, request); },
+                       request.op == wire::FileOp::open_write);
   }
 }
 
 Result<void> Guest::list_processes(std::uint32_t id) {
   std::vector<std::int32_t> hidden;
-  for (const auto& [pid, request] : workers_) hidden.push_back(pid);
+  for (const auto& [pid, worker] : workers_) hidden.push_back(pid);
   return in_worker(id, As::guest, "", [&](const Work& work) -> Result<void> {
     hidden.push_back(::getpid());
     std::vector<wire::Process> all = describe_processes(hidden);
@@ -199,8 +204,8 @@ Result<void> Guest::dispatch(const Frame& frame, std::vector<UniqueFd>& fds) {
       return disk_usage(frame.id);
     case GuestType::stop_work:
       if (auto request = decode<wire::StopWork>(frame)) {
-        for (const auto& [pid, id] : workers_)
-          if (id == request->work) ::kill(pid, SIGKILL);
+        for (const auto& [pid, worker] : workers_)
+          if (worker.request == request->work) ::kill(pid, SIGKILL);
         return answer(frame.id, wire::Done{});
       }
       return malformed();
@@ -222,11 +227,15 @@ void Guest::reap() {
       (void)answer(ending->id, ending->ended);
       continue;
     }
-    auto worker = workers_.find(pid);
-    if (worker == workers_.end()) continue;  // An orphan of the workload's.
-    std::uint32_t id = worker->second;
-    workers_.erase(worker);
-    if (id == 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 0)) continue;
+    auto found = workers_.find(pid);
+    if (found == workers_.end()) continue;  // An orphan of the workload's.
+    auto [id, tell_end] = found->second;
+    workers_.erase(found);
+    if (id == 0) continue;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+      if (tell_end) (void)answer(id, wire::Done{});
+      continue;
+    }
     // Killed by the workload, or for want of memory; or the daemon stopped it and waits for nothing.
     (void)answer(id, failure_of(Error(Errc::exhausted, "the operation was ended inside the sandbox")));
   }

@@ -40,7 +40,7 @@ bool is_root(std::string_view path) { return path.find_first_not_of('/') == std:
 bool is_inside(std::string_view path, std::string_view folder) {
   path = without_trailing_slashes(path);
   folder = without_trailing_slashes(folder);
-  return path.starts_with(folder) && (path.size() == folder.size() || path[folder.size()] == '/');
+  return is_root(folder) || (path.starts_with(folder) && (path.size() == folder.size() || path[folder.size()] == '/'));
 }
 
 Result<ParentAndName> resolve_parent(const std::string& path) {

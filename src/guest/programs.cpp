@@ -234,6 +234,7 @@ std::map<std::int32_t, Programs::Program>::iterator Programs::find(std::uint32_t
 }
 
 Result<void> Programs::signal(std::uint32_t id, int number) {
+  if (number < 0 || number > SIGRTMAX) return fail(Errc::invalid, "no such signal");
   auto found = find(id);
   if (found == programs_.end()) return fail(Errc::not_found, "the program has ended");
   signal_tree(found->first, number);

@@ -301,8 +301,9 @@ int dev_mounts(Child& child) noexcept {
   if (child.plan.import_root) return 0;
   if (::mount("/dev", "dev", nullptr, MS_BIND | MS_REC, nullptr) != 0) return -1;
   if (::mount("devpts", "dev/pts", "devpts", MS_NOSUID | MS_NOEXEC,
-              child.plan.rootless ? "newinstance,ptmxmode=0666,mode=0620"
-                                  : "newinstance,ptmxmode=0666,mode=0620,gid=5") != 0)
+              // The machine has some thousand terminals for everybody: a sandbox gets a few of them.
+              child.plan.rootless ? "newinstance,ptmxmode=0666,mode=0620,max=32"
+                                  : "newinstance,ptmxmode=0666,mode=0620,max=32,gid=5") != 0)
     return -1;
   return ::mount("../shm", "dev/shm", nullptr, MS_BIND, nullptr);
 }

@@ -100,22 +100,22 @@ bool is_dots(const char* name) {
   return name[0] == '.' && (name[1] == '\0' || (name[1] == '.' && name[2] == '\0'));
 }
 
-// Unlinks what is not a directory; the name of the first sub-directory that is not empty, or "".
+// Unlinks what is not a directory, until it finds a sub-directory that is not empty: its name, or "".
 Result<std::string> empty_files(int dir) {
   int copy = ::openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (copy < 0) return fail_errno("open directory");
   Dir stream(::fdopendir(copy));
   if (!stream) return fail_errno("fdopendir");
-  std::string first;
   while (dirent* entry = ::readdir(stream.get())) {
     if (is_dots(entry->d_name)) continue;
     if (::unlinkat(dir, entry->d_name, 0) == 0) continue;
     if (errno != EISDIR && errno != EPERM) return fail_errno("unlink");
     if (::unlinkat(dir, entry->d_name, AT_REMOVEDIR) == 0) continue;
     if (errno != ENOTEMPTY && errno != EEXIST) return fail_errno("rmdir");
-    if (first.empty()) first = entry->d_name;
+    // Not on: looking at all the others again after each would cost the square of their number.
+    return std::string(entry->d_name);
   }
-  return first;
+  return std::string();
 }
 
 }  // namespace

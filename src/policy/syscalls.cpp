@@ -66,8 +66,7 @@ constexpr Known kAllowed[] = {
     {"lgetxattr", 192, 9}, {"fgetxattr", 193, 10}, {"listxattr", 194, 11}, {"llistxattr", 195, 12},
     {"flistxattr", 196, 13}, {"removexattr", 197, 14}, {"lremovexattr", 198, 15},
     {"fremovexattr", 199, 16}, {"tkill", 200, 130}, {"time", 201, kNone}, {"futex", 202, 98},
-    {"sched_setaffinity", 203, 122}, {"sched_getaffinity", 204, 123}, {"io_setup", 206, 0},
-    {"io_destroy", 207, 1}, {"io_getevents", 208, 4}, {"io_submit", 209, 2}, {"io_cancel", 210, 3},
+    {"sched_setaffinity", 203, 122}, {"sched_getaffinity", 204, 123},
     {"epoll_create", 213, kNone}, {"getdents64", 217, 61}, {"set_tid_address", 218, 96},
     {"restart_syscall", 219, 128}, {"semtimedop", 220, 192}, {"fadvise64", 221, 223},
     {"timer_create", 222, 107}, {"timer_settime", 223, 110}, {"timer_gettime", 224, 108},
@@ -97,7 +96,7 @@ constexpr Known kAllowed[] = {
     {"membarrier", 324, 283}, {"mlock2", 325, 284}, {"copy_file_range", 326, 285},
     {"preadv2", 327, 286}, {"pwritev2", 328, 287}, {"pkey_mprotect", 329, 288},
     {"pkey_alloc", 330, 289}, {"pkey_free", 331, 290}, {"statx", 332, 291},
-    {"io_pgetevents", 333, 292}, {"rseq", 334, 293}, {"pidfd_send_signal", 424, 424},
+    {"rseq", 334, 293}, {"pidfd_send_signal", 424, 424},
     {"pidfd_open", 434, 434}, {"close_range", 436, 436}, {"openat2", 437, 437},
     {"faccessat2", 439, 439}, {"epoll_pwait2", 441, 441}, {"landlock_create_ruleset", 444, 444},
     {"landlock_add_rule", 445, 445}, {"landlock_restrict_self", 446, 446},
@@ -172,6 +171,9 @@ constexpr Known kRefused[] = {
 // Answered as a kernel without the call would: ENOSYS makes callers fall back, EPERM makes them
 // fail.
 constexpr Known kAbsent[] = {
+    {"io_setup", 206, 0, "its requests come from one pot for the whole machine, which one sandbox could empty"},
+    {"io_destroy", 207, 1}, {"io_getevents", 208, 4}, {"io_submit", 209, 2}, {"io_cancel", 210, 3},
+    {"io_pgetevents", 333, 292},
     {"get_kernel_syms", 177, kNone, "never implemented"},
     {"query_module", 178, kNone, "never implemented"},
     {"getpmsg", 181, kNone, "never implemented"},

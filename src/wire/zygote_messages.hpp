@@ -66,11 +66,10 @@ struct Create {
   std::uint64_t disk_bytes = 0;
   std::uint64_t inodes = 0;
   std::uint32_t pids = 0;
-  std::uint32_t open_files = 0;
   template <class V>
   void fields(V& v) {
     v(first_id), v(into_cgroup), v(join_count), v(read_only), v(loopback), v(browser),
-        v(sample_memory), v(memory_bytes), v(disk_bytes), v(inodes), v(pids), v(open_files);
+        v(sample_memory), v(memory_bytes), v(disk_bytes), v(inodes), v(pids);
   }
 };
 

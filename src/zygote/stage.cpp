@@ -71,6 +71,7 @@ Result<void> build_dev() {
     std::string target = std::string("dev/") + device.name;
     TRY(make_file(target, 0666));
     TRY(do_mount(source, target, nullptr, MS_BIND));
+    TRY(do_mount("none", target, nullptr, MS_REMOUNT | MS_BIND | MS_NOSUID | MS_NOEXEC));
   }
   constexpr std::array<std::array<const char*, 2>, 5> kLinks{{{"/proc/self/fd", "dev/fd"},
                                                               {"/proc/self/fd/0", "dev/stdin"},
@@ -121,8 +122,8 @@ Result<void> bind_layers(const wire::Configure& configure, Stage& stage) {
 // What a program may see of /proc beside processes: its own limits and names, and facts about the kernel
 // that are the same for everybody and tell nothing of what others do. Anything else is covered, so that a
 // kernel with new entries shows less, not more.
-constexpr std::array<std::string_view, 21> kShown{
-    "cgroups", "cpuinfo", "crypto", "devices", "dma",  "execdomains", "filesystems", "loadavg",     "locks",  "meminfo", "misc",
+constexpr std::array<std::string_view, 20> kShown{
+    "cpuinfo", "crypto", "devices", "dma",  "execdomains", "filesystems", "loadavg",     "locks",  "meminfo", "misc",
     "mounts",  "net",     "self",   "stat",    "swaps", "sys",        "sysvipc",     "thread-self", "uptime", "version"};
 
 bool is_shown(std::string_view name) {
