@@ -2,6 +2,8 @@
 #pragma once
 
 #include <CLI/App.hpp>
+#include <string>
+#include <vector>
 
 namespace asr {
 
@@ -9,10 +11,16 @@ namespace asr {
 inline constexpr int kUsageError = 125;     // wrong options, bad limits
 inline constexpr int kPlatformError = 124;  // the sandbox could not be made, or ended by itself
 
-void add_exec_command(CLI::App& app, int& status);
-void add_shell_command(CLI::App& app, int& status);
-void add_tour_command(CLI::App& app, int& status);
-void add_doctor_command(CLI::App& app, int& status);
-void add_completion_command(CLI::App& app, int& status);
+// What one call of the program was given beside options, and what it will exit with.
+struct Invocation {
+  std::vector<std::string> command;  // of exec: never seen by the option parser
+  int status = 0;
+};
+
+void add_exec_command(CLI::App& app, Invocation& call);
+void add_shell_command(CLI::App& app, Invocation& call);
+void add_tour_command(CLI::App& app, Invocation& call);
+void add_doctor_command(CLI::App& app, Invocation& call);
+void add_completion_command(CLI::App& app, Invocation& call);
 
 }  // namespace asr

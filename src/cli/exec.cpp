@@ -1,213 +1,241 @@
-// agent-sandbox exec: one program in a sandbox of its own, used like any other command.
+// agent-sandbox exec and shell: one program in a sandbox of its own, used like any other command.
 
-#include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
-#include <sys/ioctl.h>
-#include <termios.h>
 #include <unistd.h>
 
-#include <boost/asio/detached.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <cstdio>
+#include <cstdlib>
 
-#include "base/scope_exit.hpp"
 #include "cli/commands.hpp"
 #include "cli/report.hpp"
 #include "cli/run.hpp"
 #include "cli/sandbox_options.hpp"
+#include "cli/streams.hpp"
+#include "cli/terminal.hpp"
 #include "engine/engine.hpp"
 
 namespace asr {
 
 namespace {
 
+using namespace std::chrono_literals;
+
+// How long a program may go on after its reader has gone and SIGPIPE told it so.
+constexpr auto kBrokenPipeGrace = 1s;
+
 struct ExecOptions {
   SandboxOptions sandbox;
   bool json = false;
   bool tty = false;
+  bool no_stdin = false;
   bool quiet = false;
-  std::vector<std::string> argv;
 };
 
-TerminalSize terminal_size() {
-  winsize size{};
-  if (::ioctl(STDIN_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row == 0) return {};
-  return {size.ws_row, size.ws_col};
-}
-
-// The caller's terminal passes every key on for as long as this lives.
-class RawTerminal {
- public:
-  RawTerminal() {
-    if (::tcgetattr(STDIN_FILENO, &before_) != 0) return;
-    termios raw = before_;
-    ::cfmakeraw(&raw);
-    changed_ = ::tcsetattr(STDIN_FILENO, TCSANOW, &raw) == 0;
-  }
-  RawTerminal(const RawTerminal&) = delete;
-  RawTerminal& operator=(const RawTerminal&) = delete;
-  ~RawTerminal() {
-    if (changed_) ::tcsetattr(STDIN_FILENO, TCSANOW, &before_);
+// One run: what its coroutines share, on one thread.
+struct Run {
+  Run(const asio::any_io_executor& executor, const ExecOptions& given, Command given_command)
+      : options(given),
+        command(std::move(given_command)),
+        in(executor, STDIN_FILENO),
+        out(executor, STDOUT_FILENO),
+        err(executor, STDERR_FILENO),
+        signals(executor) {
+    for (int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGWINCH, SIGUSR1, SIGUSR2}) {
+      struct sigaction inherited {};
+      ::sigaction(number, nullptr, &inherited);
+      if (inherited.sa_handler != SIG_IGN)
+        signals.add(number);  // nohup means it for the program, too.
+    }
   }
 
- private:
-  termios before_{};
-  bool changed_ = false;
+  ExecOptions options;
+  Command command;
+  CallerStream in, out, err;
+  asio::signal_set signals;
+  std::shared_ptr<Execution> execution;  // While the program runs.
+  int interrupted_by = 0;
+  bool pipe_broke = false;
+  RunResult collected;  // With --json.
 };
 
-bool write_all(int fd, std::string_view data) {
-  while (!data.empty()) {
-    ssize_t n = ::write(fd, data.data(), data.size());
-    if (n < 0 && errno == EAGAIN) {
-      pollfd ready{fd, POLLOUT, 0};
-      ::poll(&ready, 1, -1);
-      continue;
-    }
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return false;
-    data.remove_prefix(static_cast<std::size_t>(n));
+// The caller's stdin, until it ends or the program does not read any more.
+asio::awaitable<void> pass_stdin(std::shared_ptr<Run> run) {
+  bool mid_line = false;
+  while (!run->options.no_stdin) {
+    auto reading = run->in.read();
+    auto data = co_await std::move(reading);
+    if (!data) break;
+    mid_line = data->back() != '\n';
+    auto writing = run->execution->write_stdin(*std::move(data));
+    if (!co_await std::move(writing)) break;
   }
-  return true;
+  if (run->options.tty) {
+    // A terminal does not end: the key that says so must be pressed, twice in the middle of a line.
+    std::string end_of_file = mid_line ? "\x04\x04" : "\x04";
+    auto writing = run->execution->write_stdin(std::move(end_of_file));
+    (void)co_await std::move(writing);
+  } else {
+    auto closing = run->execution->close_stdin();
+    (void)co_await std::move(closing);
+  }
+  asio::steady_timer never(co_await asio::this_coro::executor,
+                           asio::steady_timer::time_point::max());
+  co_await never.async_wait(asio::use_awaitable);
 }
 
-// The caller's stdin, until it ends or the program does. Regular files cannot be waited for, and need not.
-asio::awaitable<void> pass_stdin(std::shared_ptr<Execution> execution) {
-  auto executor = co_await asio::this_coro::executor;
-  asio::posix::stream_descriptor in(executor);
-  boost::system::error_code ec;
-  in.assign(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3), ec);
-  bool can_wait = !ec;
-  std::string buffer(64 * 1024, '\0');
-  for (;;) {
-    if (can_wait) {
-      auto token = asio::redirect_error(asio::use_awaitable, ec);
-      co_await in.async_wait(asio::posix::stream_descriptor::wait_read, token);
-      if (ec == boost::asio::error::operation_aborted) co_return;
-      if (ec) can_wait = false;  // epoll refuses regular files.
-    }
-    ssize_t n = ::read(STDIN_FILENO, buffer.data(), buffer.size());
-    if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (n <= 0) break;
-    auto writing = execution->write_stdin(buffer.substr(0, static_cast<std::size_t>(n)));
-    if (!co_await std::move(writing)) co_return;  // The program reads no more.
-  }
-  auto closing = execution->close_stdin();
-  (void)co_await std::move(closing);
+// The program stops and goes on with us, as in any shell.
+asio::awaitable<void> stop_together(std::shared_ptr<Execution> execution) {
+  auto stopping = execution->signal(SIGSTOP);
+  (void)co_await std::move(stopping);
+  ::raise(SIGSTOP);
+  auto going_on = execution->signal(SIGCONT);
+  (void)co_await std::move(going_on);
 }
 
 // Ctrl-C and friends go to the program, as they would without a sandbox; a new window size, too.
-asio::awaitable<void> pass_signals(std::shared_ptr<Execution> execution, bool tty) {
-  auto executor = co_await asio::this_coro::executor;
-  asio::signal_set signals(executor, SIGINT, SIGTERM, SIGHUP);
-  signals.add(SIGQUIT);
-  signals.add(SIGWINCH);
+// Returns when there is no program that could take them: then they are for us.
+asio::awaitable<void> pass_signals(std::shared_ptr<Run> run) {
   for (;;) {
-    boost::system::error_code ec;
-    auto token = asio::redirect_error(asio::use_awaitable, ec);
-    int number = co_await signals.async_wait(token);
-    if (ec) co_return;
+    int number = co_await run->signals.async_wait(asio::use_awaitable);
+    auto execution = run->execution;
     if (number == SIGWINCH) {
-      if (!tty) continue;
+      if (!execution || !run->options.tty) continue;
       auto resizing = execution->resize(terminal_size());
       (void)co_await std::move(resizing);
-      continue;
+    } else if (number == SIGTSTP) {
+      if (execution)
+        co_await stop_together(execution);
+      else
+        ::raise(SIGSTOP);
+    } else {
+      run->interrupted_by = number;
+      if (!execution) co_return;
+      auto signaling = execution->signal(number);
+      if (!co_await std::move(signaling)) co_return;
     }
-    auto signaling = execution->signal(number);
-    (void)co_await std::move(signaling);
   }
 }
 
-int code_of(const ExitStatus& status, const std::string& program, bool quiet) {
-  auto say = [&](const char* what) {
-    if (!quiet) std::fprintf(stderr, "agent-sandbox: %s: %s\n", program.c_str(), what);
+// Nobody reads what the program writes. It learns it the usual way, and has a moment to act on it.
+asio::awaitable<Result<void>> break_pipe(std::shared_ptr<Run> run) {
+  run->pipe_broke = true;
+  auto signaling = run->execution->signal(SIGPIPE);
+  (void)co_await std::move(signaling);
+  auto drain = [](std::shared_ptr<Execution> execution) -> asio::awaitable<Result<int>> {
+    for (;;) {
+      auto reading = execution->read();
+      auto chunk = co_await std::move(reading);
+      if (!chunk || !*chunk) co_return 0;
+    }
   };
-  switch (status.reason) {
-    case EndReason::exited:
-    case EndReason::signaled: break;
-    case EndReason::out_of_memory: say("killed at the memory limit (--memory)"); break;
-    case EndReason::wall_time: say("killed: out of time (--timeout)"); break;
-    case EndReason::cpu_time: say("killed: out of cpu time (--cpu-time)"); break;
-    case EndReason::output_limit: say("killed: too much output (--output-limit)"); break;
-    case EndReason::policy: say("killed: it made a system call of a forbidden kind"); break;
-    case EndReason::not_started: say(errno_error(status.start_errno, "cannot be run").what.c_str()); break;
-    case EndReason::sandbox_gone: say("the sandbox ended"); return kPlatformError;
-  }
-  return status.exit_code;
+  auto wait = [](std::shared_ptr<Execution> execution) -> asio::awaitable<void> {
+    asio::steady_timer grace(co_await asio::this_coro::executor, kBrokenPipeGrace);
+    co_await grace.async_wait(asio::use_awaitable);
+    auto killing = execution->signal(SIGKILL);
+    (void)co_await std::move(killing);
+  };
+  auto draining = with_aside(drain(run->execution), wait(run->execution));
+  (void)co_await std::move(draining);
+  co_return Result<void>();
 }
 
-asio::awaitable<Result<int>> run_streaming(std::shared_ptr<Sandbox> sandbox, Command command, bool tty, bool quiet) {
-  auto executor = co_await asio::this_coro::executor;
-  std::string program = command.argv[0];
-  auto starting = sandbox->start(std::move(command));
-  std::shared_ptr<Execution> execution = CO_TRY(co_await std::move(starting));
-  asio::co_spawn(executor, pass_stdin(execution), asio::detached);
-  asio::co_spawn(executor, pass_signals(execution, tty), asio::detached);
+asio::awaitable<Result<ExitStatus>> pass_output(std::shared_ptr<Run> run) {
   for (;;) {
-    auto reading = execution->read();
+    auto reading = run->execution->read();
     auto chunk = CO_TRY(co_await std::move(reading));
     if (!chunk) break;
     bool is_out = chunk->stream == OutputChunk::Stream::out;
-    if (!write_all(is_out ? STDOUT_FILENO : STDERR_FILENO, chunk->data)) {
-      // Our reader is gone: the program learns it the usual way.
-      auto signaling = execution->signal(SIGPIPE);
-      (void)co_await std::move(signaling);
-      break;
+    if (run->options.json) {
+      (is_out ? run->collected.out : run->collected.err) += chunk->data;
+      continue;
     }
+    auto writing = (is_out ? run->out : run->err).write(std::move(chunk->data));
+    if (co_await std::move(writing)) continue;
+    auto breaking = break_pipe(run);
+    CO_TRY(co_await std::move(breaking));
+    break;
   }
-  auto waiting = execution->wait();
-  ExitStatus status = CO_TRY(co_await std::move(waiting));
-  co_return code_of(status, program, quiet);
+  auto waiting = run->execution->wait();
+  co_return co_await std::move(waiting);
 }
 
-asio::awaitable<Result<int>> run_collected(std::shared_ptr<Sandbox> sandbox, Command command) {
-  std::string input;
-  if (::isatty(STDIN_FILENO) == 0) {
-    std::string chunk(64 * 1024, '\0');
-    ssize_t n = 0;
-    while ((n = ::read(STDIN_FILENO, chunk.data(), chunk.size())) > 0)
-      input.append(chunk.data(), static_cast<std::size_t>(n));
-  }
-  auto running = sandbox->run(std::move(command), std::move(input));
-  RunResult result = CO_TRY(co_await std::move(running));
-  Usage usage;
-  auto measuring = sandbox->usage();
-  if (auto measured = co_await std::move(measuring)) usage = *measured;
-  std::printf("%s\n", json_result(result, *sandbox, usage).c_str());
-  co_return result.status.exit_code;
+asio::awaitable<Result<ExitStatus>> run_program(std::shared_ptr<Run> run,
+                                                std::shared_ptr<Sandbox> sandbox) {
+  auto starting = sandbox->start(run->command);
+  run->execution = CO_TRY(co_await std::move(starting));
+  auto running = with_aside(pass_output(run), pass_stdin(run));
+  auto status = co_await std::move(running);
+  run->execution.reset();
+  co_return status;
 }
 
-asio::awaitable<Result<int>> execute(Engine& engine, SandboxSpec spec, Command command, ExecOptions options) {
-  auto creating = engine.create(std::move(spec));
+asio::awaitable<Result<ExitStatus>> use_sandbox(std::shared_ptr<Run> run, Engine* engine,
+                                                SandboxSpec spec) {
+  auto creating = engine->create(std::move(spec));
   auto sandbox = CO_TRY(co_await std::move(creating));
-  auto running = options.json ? run_collected(sandbox, std::move(command))
-                              : run_streaming(sandbox, std::move(command), options.tty, options.quiet);
-  auto code = co_await std::move(running);
+  auto running = run_program(run, sandbox);
+  auto status = co_await std::move(running);
+  if (status && run->options.json) {
+    run->collected.status = *status;
+    Usage usage;
+    auto measuring = sandbox->usage();
+    if (auto measured = co_await std::move(measuring)) usage = *measured;
+    std::printf("%s\n", json_result(run->collected, *sandbox, usage).c_str());
+  }
   auto ending = sandbox->destroy();
   (void)co_await std::move(ending);
-  sandbox.reset();
-  auto stopping = engine.stop();
-  (void)co_await std::move(stopping);
-  co_return code;
+  co_return status;
 }
 
-int exec(const ExecOptions& options) {
-  auto complain_here = [&](const Error& error) {
-    if (options.json) std::printf("%s\n", json_error(error).c_str());
-    return complain(error);
-  };
-  auto spec = options.sandbox.spec();
-  if (!spec) return complain_here(spec.error());
+// What the exit code alone does not tell.
+std::string why(const ExitStatus& status) {
+  switch (status.reason) {
+    case EndReason::exited:
+    case EndReason::signaled:
+      return {};
+    case EndReason::out_of_memory:
+      return "killed at the memory limit (--memory)";
+    case EndReason::wall_time:
+      return "killed: out of time (--timeout)";
+    case EndReason::cpu_time:
+      return "killed: out of cpu time (--cpu-time)";
+    case EndReason::output_limit:
+      return "killed: too much output (--output-limit)";
+    case EndReason::policy:
+      return "killed: it made a system call of a forbidden kind (--tier)";
+    case EndReason::not_started:
+      return errno_error(status.start_errno, "cannot be run").what;
+    case EndReason::sandbox_gone:
+      return "the sandbox ended before the program did";
+  }
+  return {};
+}
+
+Result<Command> command_for(const ExecOptions& options, const std::vector<std::string>& argv) {
+  if (argv.empty())
+    return fail(Errc::invalid, "no command to run", "give one: agent-sandbox exec ls -l /");
   Command command;
-  command.argv = options.argv;
-  command.stdin_mode = StdinMode::pipe;
-  if (auto filled = options.sandbox.fill(command); !filled) return complain_here(filled.error());
-  if (options.tty) command.terminal = terminal_size();
+  command.argv = argv;
+  command.stdin_mode = options.no_stdin ? StdinMode::closed : StdinMode::pipe;
+  TRY(options.sandbox.fill(command));
+  if (!options.tty) return command;
+  command.terminal = terminal_size();
+  const char* kind = std::getenv("TERM");
+  if (kind != nullptr && *kind != '\0') command.env.try_emplace("TERM", kind);
+  return command;
+}
+
+Result<int> exec_or_fail(const ExecOptions& options, const std::vector<std::string>& argv) {
+  SandboxSpec spec = TRY(options.sandbox.spec());
+  Command command = TRY(command_for(options, argv));
+  ::signal(SIGPIPE, SIG_IGN);  // A write that fails tells it, too.
 
   asio::io_context context;
+  auto run = std::make_shared<Run>(context.get_executor(), options, std::move(command));
   EngineOptions engine_options;
   engine_options.zygotes = 1;
   if (options.sandbox.no_cgroups) engine_options.cgroups = EngineOptions::Cgroups::off;
@@ -215,46 +243,81 @@ int exec(const ExecOptions& options) {
     engine_options.log = [](std::string_view line) {
       std::fprintf(stderr, "agent-sandbox: %.*s\n", static_cast<int>(line.size()), line.data());
     };
-  auto engine = Engine::start(context.get_executor(), engine_options);
-  if (!engine) return complain_here(engine.error());
-  ::signal(SIGPIPE, SIG_IGN);
+  auto engine = TRY(Engine::start(context.get_executor(), engine_options));
 
   std::optional<RawTerminal> raw;
   if (options.tty && ::isatty(STDIN_FILENO) != 0) raw.emplace();
-  auto code = run_to_end(context, execute(**engine, *spec, std::move(command), options));
+  auto status = run_to_end(
+      context, with_aside(use_sandbox(run, engine.get(), std::move(spec)), pass_signals(run)));
   raw.reset();
-  if (!code) return complain_here(code.error());
-  return *code;
+  if (auto stopped = run_to_end(context, engine->stop()); !stopped && !options.quiet)
+    complain(stopped.error());
+  if (!status && run->interrupted_by != 0) return 128 + run->interrupted_by;
+  if (!status) return fail(std::move(status).error());
+  // Whatever ended it in the end, that nobody read it was the reason.
+  if (run->pipe_broke && status->signal != 0) return 128 + SIGPIPE;
+  std::string reason = why(*status);
+  if (!reason.empty() && !options.quiet)
+    std::fprintf(stderr, "agent-sandbox: %s: %s\n", argv[0].c_str(), reason.c_str());
+  return status->reason == EndReason::sandbox_gone ? kPlatformError : status->exit_code;
+}
+
+int exec(const ExecOptions& options, const std::vector<std::string>& argv) {
+  auto code = exec_or_fail(options, argv);
+  if (code) return *code;
+  return options.json ? print_json_error(code.error()) : complain(code.error());
 }
 
 }  // namespace
 
-void add_exec_command(CLI::App& app, int& status) {
+void add_exec_command(CLI::App& app, Invocation& call) {
   auto options = std::make_shared<ExecOptions>();
-  CLI::App* command = app.add_subcommand("exec", "Run a command in a new sandbox, and destroy it afterwards");
+  CLI::App* command =
+      app.add_subcommand("exec", "Run a command in a new sandbox, and destroy it afterwards");
   options->sandbox.declare(*command);
-  command->add_flag("--json", options->json, "print the whole result as JSON when it has ended");
-  command->add_flag("-T,--tty", options->tty, "give it a terminal");
-  command->add_flag("-q,--quiet", options->quiet, "say nothing beside the command's own output");
-  command->add_option("command", options->argv, "the command and its arguments, after --")->required();
-  command->positionals_at_end();
+  const char* group = "Streams";
+  command->add_flag("--json", options->json, "print the whole result as JSON when it has ended")
+      ->group(group);
+  command->add_flag("-T,--tty", options->tty, "give it a terminal")->group(group);
+  command->add_flag("-n,--no-stdin", options->no_stdin, "leave the caller's stdin alone")
+      ->group(group);
+  command->add_flag("-q,--quiet", options->quiet, "say nothing beside the command's own output")
+      ->group(group);
+  // Only described here: main() keeps the command's words from the parser.
+  command->add_option("command", call.command)
+      ->option_text("[--] COMMAND [ARGUMENT...]")
+      ->type_name("COMMAND");
   command->footer(
-      "Exit status: the command's own; 128+n if signal n ended it; 126 or 127 if it could not be run;\n"
-      "125 for wrong options; 124 if the sandbox itself failed.\n\n"
-      "  agent-sandbox exec -- python3 -c 'print(6 * 7)'\n"
-      "  agent-sandbox exec -p strict --timeout 2s -- ./a.out < input");
-  command->callback([options, &status] { status = exec(*options); });
+      "Everything from the first word that is not an option belongs to the command. Signals go to "
+      "it, and its\n"
+      "stdin, stdout and stderr are the caller's.\n\n"
+      "Exit status: the command's own; 128+n if signal n ended it, a limit included; 126 or 127 if "
+      "it could\n"
+      "not be run; 125 for wrong options; 124 if the sandbox itself failed.\n\n"
+      "  agent-sandbox exec python3 -c 'print(6 * 7)'\n"
+      "  agent-sandbox exec -p strict --timeout 2s --json -- sh -c 'cat; ls -l' < input\n"
+      "  agent-sandbox exec -T -m 1G -e EDITOR -- bash");
+  command->callback([options, &call] { call.status = exec(*options, call.command); });
 }
 
-void add_shell_command(CLI::App& app, int& status) {
+void add_shell_command(CLI::App& app, Invocation& call) {
   auto options = std::make_shared<ExecOptions>();
-  CLI::App* command = app.add_subcommand("shell", "Open a shell in a new sandbox");
+  CLI::App* command =
+      app.add_subcommand("shell", "Open a shell in a new sandbox, destroyed when it ends");
   options->sandbox.declare(*command);
-  command->callback([options, &status] {
+  command->add_flag("-q,--quiet", options->quiet, "say nothing beside the shell's own output")
+      ->group("Streams");
+  command->footer(
+      "bash where the environment has it, sh otherwise; it reads commands from stdin where that is "
+      "no terminal.\n"
+      "Exit status: as for exec.\n\n"
+      "  agent-sandbox shell -u root\n"
+      "  agent-sandbox shell -E tar:rootfs.tar.zst < script.sh");
+  command->callback([options, &call] {
     options->tty = ::isatty(STDIN_FILENO) != 0;
-    options->argv = {"/bin/sh", "-c", "command -v bash >/dev/null && exec bash -i || exec sh -i"};
-    if (!options->tty) options->argv = {"/bin/sh"};
-    status = exec(*options);
+    std::vector<std::string> argv{"/bin/sh", "-c",
+                                  "command -v bash >/dev/null && exec bash || exec sh"};
+    call.status = exec(*options, argv);
   });
 }
 

@@ -18,7 +18,11 @@ namespace {
 std::size_t utf8_length(std::string_view text) {
   auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   unsigned char lead = byte(0);
-  std::size_t length = lead < 0x80 ? 1 : (lead >> 5) == 6 ? 2 : (lead >> 4) == 14 ? 3 : (lead >> 3) == 30 ? 4 : 0;
+  std::size_t length = lead < 0x80         ? 1
+                       : (lead >> 5) == 6  ? 2
+                       : (lead >> 4) == 14 ? 3
+                       : (lead >> 3) == 30 ? 4
+                                           : 0;
   if (length == 0 || text.size() < length) return 0;
   std::uint32_t point = length == 1 ? lead : lead & (0x7FU >> length);
   for (std::size_t i = 1; i < length; ++i) {
@@ -34,32 +38,72 @@ std::string to_utf8(std::string_view text) {
   std::string clean;
   while (!text.empty()) {
     std::size_t length = utf8_length(text);
-    if (length == 0) clean += "\xEF\xBF\xBD";
-    else clean += text.substr(0, length);
+    if (length == 0)
+      clean += "\xEF\xBF\xBD";
+    else
+      clean += text.substr(0, length);
     text.remove_prefix(std::max<std::size_t>(length, 1));
   }
   return clean;
 }
 
-double millis(std::chrono::nanoseconds time) { return static_cast<double>(time.count()) / 1e6; }
+std::string base64(std::string_view bytes) {
+  static constexpr char kDigits[] =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    std::size_t count = std::min<std::size_t>(3, bytes.size() - i);
+    std::uint32_t group = 0;
+    for (std::size_t j = 0; j < 3; ++j)
+      group = group << 8 | (j < count ? static_cast<unsigned char>(bytes[i + j]) : 0U);
+    for (std::size_t j = 0; j < 4; ++j)
+      text += j <= count ? kDigits[group >> (18 - 6 * j) & 63] : '=';
+  }
+  return text;
+}
+
+void add_output(json::object& object, const std::string& name, const std::string& bytes) {
+  std::string text = to_utf8(bytes);
+  if (text != bytes) object[name + "_base64"] = base64(bytes);
+  object[name] = text;
+}
+
+int exit_code_for(const Error& error) {
+  return error.fault() == Fault::caller ? kUsageError : kPlatformError;
+}
 
 }  // namespace
+
+double millis(std::chrono::nanoseconds time) { return static_cast<double>(time.count()) / 1e6; }
 
 int complain(const Error& error) {
   std::fprintf(stderr, "agent-sandbox: %s\n", error.what.c_str());
   if (!error.hint.empty()) std::fprintf(stderr, "  %s\n", error.hint.c_str());
-  return error.fault() == Fault::caller ? kUsageError : kPlatformError;
+  return exit_code_for(error);
 }
 
-std::string json_string(std::string_view text) { return json::serialize(json::string(to_utf8(text))); }
+json::object json_of(const Error& error) {
+  return {{"code", to_string(error.code)},
+          {"fault", to_string(error.fault())},
+          {"message", to_utf8(error.what)},
+          {"hint", to_utf8(error.hint)}};
+}
 
-std::string json_error(const Error& error) {
-  json::object object;
-  object["error"] = {{"code", to_string(error.code)},
-                     {"fault", to_string(error.fault())},
-                     {"message", to_utf8(error.what)},
-                     {"hint", to_utf8(error.hint)}};
-  return json::serialize(object);
+int print_json_error(const Error& error) {
+  std::printf("%s\n", json::serialize(json::object{{"error", json_of(error)}}).c_str());
+  return exit_code_for(error);
+}
+
+json::array json_of(const Isolation& isolation) {
+  json::array facts;
+  for (const IsolationFact& fact : isolation.facts) {
+    json::object entry{{"name", fact.name},
+                       {"guarantee", to_string(fact.guarantee)},
+                       {"mechanism", fact.mechanism}};
+    if (!fact.note.empty()) entry["note"] = fact.note;
+    facts.push_back(std::move(entry));
+  }
+  return facts;
 }
 
 std::string json_result(const RunResult& result, const Sandbox& sandbox, const Usage& usage) {
@@ -69,9 +113,10 @@ std::string json_result(const RunResult& result, const Sandbox& sandbox, const U
   object["reason"] = to_string(status.reason);
   object["exit_code"] = status.exit_code;
   object["signal"] = status.signal;
-  if (status.start_errno != 0) object["start_error"] = errno_error(status.start_errno, "start").what;
-  object["stdout"] = to_utf8(result.out);
-  object["stderr"] = to_utf8(result.err);
+  if (status.start_errno != 0)
+    object["start_error"] = errno_error(status.start_errno, "start").what;
+  add_output(object, "stdout", result.out);
+  add_output(object, "stderr", result.err);
   object["truncated_bytes"] = status.truncated_bytes;
   object["oom_kills"] = status.oom_kills;
   object["wall_ms"] = millis(status.wall);
@@ -84,13 +129,7 @@ std::string json_result(const RunResult& result, const Sandbox& sandbox, const U
                      {"disk_bytes", usage.disk_bytes},
                      {"inodes", usage.inodes},
                      {"pids", usage.pids}};
-  json::array facts;
-  for (const IsolationFact& fact : sandbox.isolation().facts) {
-    json::object entry{{"name", fact.name}, {"guarantee", to_string(fact.guarantee)}, {"mechanism", fact.mechanism}};
-    if (!fact.note.empty()) entry["note"] = fact.note;
-    facts.push_back(std::move(entry));
-  }
-  object["isolation"] = std::move(facts);
+  object["isolation"] = json_of(sandbox.isolation());
   json::object steps;
   const auto& micros = sandbox.step_micros();
   for (std::size_t i = 0; i < micros.size(); ++i)

@@ -1,6 +1,9 @@
 // How the command line speaks: errors with what to do next, results as JSON.
 #pragma once
 
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <chrono>
 #include <string>
 
 #include "base/result.hpp"
@@ -12,10 +15,15 @@ namespace asr {
 // "agent-sandbox: what (hint)" on stderr; the exit code that fits.
 int complain(const Error& error);
 
-// A JSON string literal. Bytes that are not UTF-8 become U+FFFD.
-std::string json_string(std::string_view text);
+// The same as one line of JSON on stdout, for those who asked for JSON.
+int print_json_error(const Error& error);
 
+// What the output looks like in JSON: text where it is UTF-8. Other bytes become U+FFFD, and
+// *_base64 has all of it.
 std::string json_result(const RunResult& result, const Sandbox& sandbox, const Usage& usage);
-std::string json_error(const Error& error);
+
+boost::json::object json_of(const Error& error);
+boost::json::array json_of(const Isolation& isolation);
+double millis(std::chrono::nanoseconds time);
 
 }  // namespace asr

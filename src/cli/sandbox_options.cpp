@@ -7,39 +7,54 @@
 namespace asr {
 
 void SandboxOptions::declare(CLI::App& command) {
-  const char* limits = "Limits (defaults come from the preset)";
-  const char* sandbox = "Sandbox";
-  const char* program = "Program";
-  command.add_option("-p,--preset", preset, "strict or standard")->capture_default_str()->group(sandbox);
-  command.add_option("-E,--environment", environment, "host, folder:PATH or tar:PATH")->capture_default_str()->group(sandbox);
-  command.add_option("--tier", tier, "system calls: strict or browser")->group(sandbox);
-  command.add_option("--network", network, "none or loopback")->group(sandbox);
-  command.add_flag("--read-only", read_only, "only /tmp, /workspace and the home folder can be written")->group(sandbox);
-  command.add_flag("--no-cgroups", no_cgroups, "do without control groups, with fewer guarantees")->group(sandbox);
+  const char* group = nullptr;
+  auto option = [&](const char* names, auto& value, const char* type, const char* what) {
+    return command.add_option(names, value, what)->type_name(type)->group(group)->take_last();
+  };
+  auto flag = [&](const char* names, bool& value, const char* what) {
+    command.add_flag(names, value, what)->group(group);
+  };
+  group = "Sandbox";
+  option("-p,--preset", preset, "strict|standard", "limits and rights to start from")
+      ->capture_default_str();
+  option("-E,--environment", environment, "host|folder:PATH|tar:PATH", "root file system")
+      ->capture_default_str();
+  option("--tier", tier, "strict|browser", "system calls it may make");
+  option("--network", network, "none|loopback", "what it can connect to");
+  flag("--read-only", read_only, "only /tmp, /workspace and $HOME can be written");
+  flag("--no-cgroups", no_cgroups, "do without control groups: fewer guarantees");
 
-  command.add_option("-m,--memory", memory, "of all its processes, e.g. 512M")->group(limits);
-  command.add_option("-c,--cpu", cpu, "in cores, e.g. 0.5; 0 is no limit")->group(limits);
-  command.add_option("--pids", pids, "processes and threads")->group(limits);
-  command.add_option("--disk", disk, "bytes written, at most half of the memory")->group(limits);
-  command.add_option("--inodes", inodes, "files and folders")->group(limits);
-  command.add_option("--open-files", open_files, "per process")->group(limits);
-  command.add_option("-t,--timeout", timeout, "of the program, e.g. 5s or 2m; 0 is no limit")->group(limits);
-  command.add_option("--cpu-time", cpu_time, "of the program and its children")->group(limits);
-  command.add_option("--output-limit", output_limit, "of stdout and stderr together, e.g. 1M")->group(limits);
-  command.add_flag("--truncate-output", truncate_output, "at the output limit: cut, instead of ending the program")->group(limits);
+  group = "Limits (the preset has defaults)";
+  option("-m,--memory", memory, "SIZE", "of all its processes, e.g. 512M");
+  option("-c,--cpu", cpu, "CORES", "e.g. 0.5; 0 is no limit");
+  option("--pids", pids, "COUNT", "processes and threads");
+  option("--disk", disk, "SIZE", "bytes written, at most half of the memory");
+  option("--inodes", inodes, "COUNT", "files and folders");
+  option("--open-files", open_files, "COUNT", "per process");
+  option("-t,--timeout", timeout, "TIME", "e.g. 500ms, 5s or 2m; 0 is no limit");
+  option("--cpu-time", cpu_time, "TIME", "of the program and its children");
+  option("--output-limit", output_limit, "SIZE", "of stdout and stderr together, e.g. 1M");
+  flag("--truncate-output", truncate_output, "at that limit cut, instead of ending the program");
 
-  command.add_option("-u,--user", user, "user, root, a name or a number inside")->capture_default_str()->group(program);
-  command.add_option("-w,--cwd", cwd, "directory inside; /workspace if not given")->group(program);
-  command.add_option("-e,--env", env, "NAME=value, or NAME to pass on the caller's")->group(program);
+  group = "Program";
+  option("-u,--user", user, "USER", "user, root, another name or a number")->capture_default_str();
+  option("-w,--cwd", cwd, "PATH", "directory inside [/workspace]");
+  // One value each: the word after it may be the command.
+  option("-e,--env", env, "NAME[=VALUE]", "set a variable; without a value, the caller's")
+      ->take_all()
+      ->allow_extra_args(false);
 }
 
 Result<SandboxSpec> SandboxOptions::spec() const {
   SandboxSpec result = spec_of(TRY(parse_preset(preset)));
   result.environment = TRY(parse_environment(environment));
   if (!tier.empty()) result.tier = TRY(parse_tier(tier));
-  if (network == "none") result.network = Network::none;
-  else if (network == "loopback") result.network = Network::loopback;
-  else if (!network.empty()) return fail(Errc::invalid, "unknown network " + network, "use none or loopback");
+  if (network == "none")
+    result.network = Network::none;
+  else if (network == "loopback")
+    result.network = Network::loopback;
+  else if (!network.empty())
+    return fail(Errc::invalid, "unknown network " + network, "use none or loopback");
   if (read_only) result.root = RootMode::read_only;
   Limits& limits = result.limits;
   if (!memory.empty()) {
@@ -55,9 +70,9 @@ Result<SandboxSpec> SandboxOptions::spec() const {
       return fail(Errc::invalid, cpu + " is not a number of cores", "write it as 0.5 or 2");
     limits.milli_cpus = static_cast<std::uint32_t>(cores * 1000);
   }
-  if (pids != 0) limits.pids = pids;
-  if (inodes != 0) limits.inodes = inodes;
-  if (open_files != 0) limits.open_files = open_files;
+  if (pids) limits.pids = *pids;
+  if (inodes) limits.inodes = *inodes;
+  if (open_files) limits.open_files = *open_files;
   if (!timeout.empty()) limits.wall_time = TRY(parse_duration(timeout));
   if (!cpu_time.empty()) limits.cpu_time = TRY(parse_duration(cpu_time));
   if (!output_limit.empty()) limits.output_bytes = TRY(parse_bytes(output_limit));

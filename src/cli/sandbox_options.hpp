@@ -2,6 +2,8 @@
 #pragma once
 
 #include <CLI/App.hpp>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,8 +20,8 @@ struct SandboxOptions {
   std::string network;
   bool read_only = false;
   std::string memory, cpu, disk, timeout, cpu_time, output_limit;
-  std::uint32_t pids = 0, open_files = 0;
-  std::uint64_t inodes = 0;
+  std::optional<std::uint32_t> pids, open_files;
+  std::optional<std::uint64_t> inodes;
   std::string user = "user";
   std::string cwd;
   std::vector<std::string> env;
