@@ -1,6 +1,7 @@
 // Between a terminal and the daemon. The daemon gets a socket, not the terminal itself: on a socket it can
 // say "do not block" per call, whatever the other side does to the shared description.
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -25,7 +26,7 @@ struct Pending {
 // False when that side is closed.
 bool fill(int fd, Pending& pending) {
   ssize_t n = ::read(fd, pending.bytes.data(), pending.bytes.size());
-  if (n <= 0) return n < 0 && errno == EINTR;
+  if (n <= 0) return n < 0 && (errno == EINTR || errno == EAGAIN);
   pending.from = 0;
   pending.to = static_cast<std::size_t>(n);
   return true;
@@ -41,6 +42,8 @@ bool drain(int fd, Pending& pending) {
 }  // namespace
 
 void relay_terminal(UniqueFd master, UniqueFd peer) {
+  // A write that blocks would keep us from reading, and a program that waits for us to read from ever reading.
+  for (int fd : {master.get(), peer.get()}) ::fcntl(fd, F_SETFL, O_NONBLOCK);
   Pending typed;
   Pending shown;
   for (;;) {
