@@ -41,7 +41,10 @@ add_library(asr_common_options INTERFACE)
 target_compile_options(asr_common_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:
   -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wold-style-cast -Wimplicit-fallthrough -Wvla
   -Werror>)
-target_compile_definitions(asr_common_options INTERFACE _GNU_SOURCE _GLIBCXX_ASSERTIONS)
+target_compile_definitions(asr_common_options INTERFACE _GNU_SOURCE _GLIBCXX_ASSERTIONS
+  # clang 16 computes the address of a thread_local once per coroutine and uses it after the coroutine has moved to
+  # another thread. Asio then keeps its per-thread state behind a call, which cannot be cached.
+  BOOST_ASIO_DISABLE_THREAD_KEYWORD_EXTENSION)
 # Includes read "folder/file.hpp"; base/version.hpp is made by the build.
 target_include_directories(asr_common_options INTERFACE
   "${PROJECT_SOURCE_DIR}/src" "${PROJECT_BINARY_DIR}/generated")

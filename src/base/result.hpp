@@ -64,17 +64,17 @@ T unwrap(Result<T>&& result) {
 }  // namespace asr
 
 // The value of a Result, or return its error. Not in coroutines: they use CO_TRY.
-#define TRY(expr)                                               \
-  __extension__({                                               \
-    auto try_ = (expr);                                         \
-    if (!try_) return ::asr::fail(std::move(try_).error());     \
-    ::asr::unwrap(std::move(try_));                             \
+#define TRY(expr)                                           \
+  __extension__({                                           \
+    auto try_ = (expr);                                     \
+    if (!try_) return ::asr::fail(std::move(try_).error()); \
+    ::asr::unwrap(std::move(try_));                         \
   })
 
 // The same inside a coroutine that returns awaitable<Result<T>>.
-#define CO_TRY(expr)                                            \
-  __extension__({                                               \
-    auto try_ = (expr);                                         \
-    if (!try_) co_return ::asr::fail(std::move(try_).error());  \
-    ::asr::unwrap(std::move(try_));                             \
+#define CO_TRY(expr)                                           \
+  __extension__({                                              \
+    auto try_ = (expr);                                        \
+    if (!try_) co_return ::asr::fail(std::move(try_).error()); \
+    ::asr::unwrap(std::move(try_));                            \
   })

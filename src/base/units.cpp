@@ -32,15 +32,23 @@ std::string printed(const char* format, double value, const char* unit) {
 
 Result<std::uint64_t> parse_bytes(std::string_view text) {
   auto [number, suffix] = TRY(split(text, "size"));
-  if (suffix.ends_with("iB")) suffix.remove_suffix(2);
-  else if (suffix.ends_with("B") || suffix.ends_with("b")) suffix.remove_suffix(1);
+  if (suffix.ends_with("iB"))
+    suffix.remove_suffix(2);
+  else if (suffix.ends_with("B") || suffix.ends_with("b"))
+    suffix.remove_suffix(1);
   double factor = 1;
-  if (suffix.empty()) factor = 1;
-  else if (suffix == "K" || suffix == "k") factor = 1024.0;
-  else if (suffix == "M" || suffix == "m") factor = 1024.0 * 1024;
-  else if (suffix == "G" || suffix == "g") factor = 1024.0 * 1024 * 1024;
-  else if (suffix == "T" || suffix == "t") factor = 1024.0 * 1024 * 1024 * 1024;
-  else return fail(Errc::invalid, std::string(text) + " is not a size", "write it as 512M or 2G");
+  if (suffix.empty())
+    factor = 1;
+  else if (suffix == "K" || suffix == "k")
+    factor = 1024.0;
+  else if (suffix == "M" || suffix == "m")
+    factor = 1024.0 * 1024;
+  else if (suffix == "G" || suffix == "g")
+    factor = 1024.0 * 1024 * 1024;
+  else if (suffix == "T" || suffix == "t")
+    factor = 1024.0 * 1024 * 1024 * 1024;
+  else
+    return fail(Errc::invalid, std::string(text) + " is not a size", "write it as 512M or 2G");
   double bytes = number * factor;
   if (bytes >= 9e18) return fail(Errc::invalid, std::string(text) + " is too large");
   return static_cast<std::uint64_t>(bytes);
@@ -49,10 +57,14 @@ Result<std::uint64_t> parse_bytes(std::string_view text) {
 Result<std::chrono::milliseconds> parse_duration(std::string_view text) {
   auto [number, suffix] = TRY(split(text, "duration"));
   double factor = 1000;
-  if (suffix == "ms") factor = 1;
-  else if (suffix.empty() || suffix == "s") factor = 1000;
-  else if (suffix == "m") factor = 60'000;
-  else if (suffix == "h") factor = 3'600'000;
+  if (suffix == "ms")
+    factor = 1;
+  else if (suffix.empty() || suffix == "s")
+    factor = 1000;
+  else if (suffix == "m")
+    factor = 60'000;
+  else if (suffix == "h")
+    factor = 3'600'000;
   else
     return fail(Errc::invalid, std::string(text) + " is not a duration",
                 "write it as 500ms, 5s, 2m or 1h");

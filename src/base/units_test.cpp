@@ -24,7 +24,8 @@ TEST(Units, DurationsAreReadAsPeopleWriteThem) {
 TEST(Units, NonsenseIsRefused) {
   for (const char* text : {"", "x", "-1M", "1X", "nan", "inf", "9e30", "5 M", "0x10"})
     EXPECT_FALSE(parse_bytes(text)) << text;
-  for (const char* text : {"", "s", "-1s", "1d", "1e40h"}) EXPECT_FALSE(parse_duration(text)) << text;
+  for (const char* text : {"", "s", "-1s", "1d", "1e40h"})
+    EXPECT_FALSE(parse_duration(text)) << text;
 }
 
 TEST(Units, PrintingPicksAReadableUnit) {

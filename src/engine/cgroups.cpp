@@ -11,6 +11,7 @@
 #include <chrono>
 #include <thread>
 
+#include "base/scope_exit.hpp"
 #include "os/file.hpp"
 #include "os/pidfd.hpp"
 
@@ -23,11 +24,13 @@ constexpr const char* kFamily = "agent-sandbox";
 constexpr std::uint32_t kGuestPids = 16;
 
 Result<void> make_group(int dir, const std::string& name) {
-  if (::mkdirat(dir, name.c_str(), 0755) != 0 && errno != EEXIST) return fail_errno("mkdir " + name);
+  if (::mkdirat(dir, name.c_str(), 0755) != 0 && errno != EEXIST)
+    return fail_errno("mkdir " + name);
   return {};
 }
 
-// Lets the groups below `dir` use these controllers. One at a time: the kernel refuses a list whole.
+// Lets the groups below `dir` use these controllers. One at a time: the kernel refuses a list
+// whole.
 void delegate(int dir, const Hierarchy& hierarchy) {
   for (const char* controller : {"memory", "pids", "cpu", "io"})
     if (hierarchy.has(controller))
@@ -36,7 +39,8 @@ void delegate(int dir, const Hierarchy& hierarchy) {
 
 bool is_delegated(int dir, std::string_view controller) {
   auto names = read_small_file(dir, "cgroup.subtree_control");
-  return names && (" " + *names + " ").find(" " + std::string(controller) + " ") != std::string::npos;
+  return names &&
+         (" " + *names + " ").find(" " + std::string(controller) + " ") != std::string::npos;
 }
 
 std::string cpu_quota(std::uint32_t milli_cpus) {
@@ -56,8 +60,8 @@ std::vector<std::string> folders_in(int dir) {
 
 }  // namespace
 
-std::optional<Cgroups::Tree> Cgroups::prepare(const Hierarchy& hierarchy, const InstanceId& instance,
-                                              std::string& problem) {
+std::optional<Cgroups::Tree> Cgroups::prepare(const Hierarchy& hierarchy,
+                                              const InstanceId& instance, std::string& problem) {
   auto attempt = [&]() -> Result<Tree> {
     UniqueFd root = TRY(open_dir(AT_FDCWD, hierarchy.mount));
     if (hierarchy.v2) delegate(root.get(), hierarchy);
@@ -65,7 +69,9 @@ std::optional<Cgroups::Tree> Cgroups::prepare(const Hierarchy& hierarchy, const 
     UniqueFd family = TRY(open_dir(root.get(), kFamily));
     if (hierarchy.v2) delegate(family.get(), hierarchy);
     TRY(make_group(family.get(), instance.text));
+    ScopeExit unmake([&] { ::unlinkat(family.get(), instance.text.c_str(), AT_REMOVEDIR); });
     UniqueFd own = TRY(open_dir(family.get(), instance.text));
+    unmake.dismiss();
     if (hierarchy.v2) delegate(own.get(), hierarchy);
     return Tree{hierarchy, std::move(own), hierarchy.mount + "/" + kFamily + "/" + instance.text};
   };
@@ -84,7 +90,9 @@ Cgroups Cgroups::open(const InstanceId& instance, CgroupTotals totals) {
   }
   for (const Hierarchy& hierarchy : *hierarchies) {
     // A v1 hierarchy is worth its cost only for a limit; v2 always, for the life-cycle.
-    if (!hierarchy.v2 && !hierarchy.has("memory") && !hierarchy.has("pids") && !hierarchy.has("cpu")) continue;
+    if (!hierarchy.v2 && !hierarchy.has("memory") && !hierarchy.has("pids") &&
+        !hierarchy.has("cpu"))
+      continue;
     if (hierarchy.v2 && cgroups.v2_) continue;
     auto tree = prepare(hierarchy, instance, cgroups.problem_);
     if (!tree) continue;
@@ -118,12 +126,15 @@ Result<void> Cgroups::apply(const Tree& tree, const std::string& name, const Lim
       (void)write_value(dir, name + "/memory.swap.max", "0");  // Absent without swap.
     } else {
       TRY(write_value(dir, name + "/memory.limit_in_bytes", memory));
-      (void)write_value(dir, name + "/memory.memsw.limit_in_bytes", memory);  // Absent without accounting.
+      (void)write_value(dir, name + "/memory.memsw.limit_in_bytes",
+                        memory);  // Absent without accounting.
       // v1 counts the buffers of TCP apart from everything else, and does not limit them by itself.
-      (void)write_value(dir, name + "/memory.kmem.tcp.limit_in_bytes", std::to_string(limits.memory_bytes / 8));
+      (void)write_value(dir, name + "/memory.kmem.tcp.limit_in_bytes",
+                        std::to_string(limits.memory_bytes / 8));
     }
   }
-  if (&tree == pids_) TRY(write_value(dir, name + "/pids.max", std::to_string(limits.pids + kGuestPids)));
+  if (&tree == pids_)
+    TRY(write_value(dir, name + "/pids.max", std::to_string(limits.pids + kGuestPids)));
   if (&tree == cpu_ && limits.milli_cpus != 0) {
     if (tree.hierarchy.v2) {
       TRY(write_value(dir, name + "/cpu.max", cpu_quota(limits.milli_cpus) + " 100000"));
@@ -143,13 +154,14 @@ Result<JoinFds> Cgroups::create(const SandboxId& id) {
   JoinFds fds;
   for (const auto& tree : trees_) {
     int dir = tree->instance.get();
-    if (::mkdirat(dir, id.text.c_str(), 0755) != 0) return fail_errno("mkdir " + tree->path + "/" + id.text);
+    if (::mkdirat(dir, id.text.c_str(), 0755) != 0)
+      return fail_errno("mkdir " + tree->path + "/" + id.text);
     if (tree->hierarchy.v2) {
       fds.v2 = TRY(open_dir(dir, id.text));
       continue;
     }
-    // Not cgroup.procs: a thread that moves only itself needs no lock on all of the machine's processes,
-    // and no grace period. The child has one thread.
+    // Not cgroup.procs: a thread that moves only itself needs no lock on all of the machine's
+    // processes, and no grace period. The child has one thread.
     UniqueFd tasks(::openat(dir, (id.text + "/tasks").c_str(), O_WRONLY | O_CLOEXEC));
     if (!tasks) return fail_errno("open tasks");
     fds.v1_tasks.push_back(std::move(tasks));
@@ -181,14 +193,21 @@ Result<void> Cgroups::freeze(const SandboxId& id, bool frozen) {
                 "see agent-sandbox doctor for how to mount one");
   const Tree& tree = *trees_[*v2_];
   TRY(write_value(tree.instance.get(), id.text + "/cgroup.freeze", frozen ? "1" : "0"));
+  // The kernel takes its time: what is paused must stand still when we say so.
+  for (int round = 0; frozen && round < 2000; ++round) {
+    auto state = read_keyed(tree.instance.get(), id.text + "/cgroup.events", "frozen");
+    if (!state || *state == 1) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   return {};
 }
 
 std::uint64_t Cgroups::oom_kills(const SandboxId& id) const {
   if (memory_ == nullptr) return 0;
-  auto count = memory_->hierarchy.v2
-                   ? read_keyed(memory_->instance.get(), id.text + "/memory.events", "oom_kill")
-                   : read_keyed(memory_->instance.get(), id.text + "/memory.oom_control", "oom_kill");
+  auto count =
+      memory_->hierarchy.v2
+          ? read_keyed(memory_->instance.get(), id.text + "/memory.events", "oom_kill")
+          : read_keyed(memory_->instance.get(), id.text + "/memory.oom_control", "oom_kill");
   return count ? *count : 0;
 }
 
@@ -246,22 +265,26 @@ std::vector<IsolationFact> Cgroups::facts() const {
                   "; run as root, or have systemd delegate one (Delegate=yes)";
     return result;
   };
-  std::vector<IsolationFact> facts{fact("memory_limit", memory_, "memory"), fact("cpu_limit", cpu_, "cpu"),
+  std::vector<IsolationFact> facts{fact("memory_limit", memory_, "memory"),
+                                   fact("cpu_limit", cpu_, "cpu"),
                                    fact("pids_limit", pids_, "pids")};
-  IsolationFact pause{"pause", v2_ ? Guarantee::full : Guarantee::none, v2_ ? "cgroup v2 freezer" : "",
-                      v2_ ? "" : "no cgroup v2 tree can be used"};
+  IsolationFact pause{"pause", v2_ ? Guarantee::full : Guarantee::none,
+                      v2_ ? "cgroup v2 freezer" : "", v2_ ? "" : "no cgroup v2 tree can be used"};
   facts.push_back(pause);
   return facts;
 }
 
 namespace {
 
-// Kills what is in a group and waits until it is empty. Without cgroup.kill, by pidfd from the list.
+// Kills what is in a group and waits until it is empty. Without cgroup.kill, by pidfd from the
+// list.
 std::uint32_t kill_group(int group) {
   using namespace std::chrono_literals;
   auto count = [&] {
     auto procs = read_small_file(group, "cgroup.procs", 4 << 20);
-    return procs && !procs->empty() ? static_cast<std::uint32_t>(std::count(procs->begin(), procs->end(), '\n') + 1) : 0U;
+    return procs && !procs->empty()
+               ? static_cast<std::uint32_t>(std::count(procs->begin(), procs->end(), '\n') + 1)
+               : 0U;
   };
   std::uint32_t found = count();
   for (int round = 0; round < 200 && count() > 0; ++round) {
@@ -299,7 +322,8 @@ CgroupSweep sweep_cgroups(const InstanceId& instance) {
       if (std::find(seen.begin(), seen.end(), name) == seen.end()) seen.push_back(name);
       if (auto group = open_dir(own->get(), name)) sweep.processes += kill_group(group->get());
       int tries = 0;
-      while (::unlinkat(own->get(), name.c_str(), AT_REMOVEDIR) != 0 && errno == EBUSY && ++tries < 200)
+      while (::unlinkat(own->get(), name.c_str(), AT_REMOVEDIR) != 0 && errno == EBUSY &&
+             ++tries < 200)
         std::this_thread::sleep_for(5ms);
     }
     if (::rmdir(path.c_str()) != 0 && errno != ENOENT)

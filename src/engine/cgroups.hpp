@@ -1,8 +1,8 @@
-// The control groups of one engine instance: one group per sandbox in every hierarchy that is needed,
-// below <mount>/agent-sandbox/<instance>/.
+// The control groups of one engine instance: one group per sandbox in every hierarchy that is
+// needed, below <mount>/agent-sandbox/<instance>/.
 //
-// Life-cycle (freeze, kill, "is anything alive") always lives in the v2 tree, even where limits are v1's:
-// a process frozen by v1 ignores SIGKILL until it is thawed.
+// Life-cycle (freeze, kill, "is anything alive") always lives in the v2 tree, even where limits are
+// v1's: a process frozen by v1 ignores SIGKILL until it is thawed.
 #pragma once
 
 #include <cstdint>
@@ -35,14 +35,14 @@ struct JoinFds {
 
 class Cgroups {
  public:
-  // Finds what can be used and makes the instance's own groups. Never fails for what is missing: facts()
-  // tells it.
+  // Finds what can be used and makes the instance's own groups. Never fails for what is missing:
+  // facts() tells it.
   static Cgroups open(const InstanceId& instance, CgroupTotals totals);
   static Cgroups none() { return Cgroups(); }
   Cgroups(Cgroups&&) = default;
 
-  // Makes the groups. They limit nothing until limit() was called, which may well be while the process is
-  // being born: nothing foreign runs in it before.
+  // Makes the groups. They limit nothing until limit() was called, which may well be while the
+  // process is being born: nothing foreign runs in it before.
   Result<JoinFds> create(const SandboxId& id);
   Result<void> limit(const SandboxId& id, const Limits& limits);
   // Everything in it must be dead and reaped; EBUSY otherwise, to be tried again.

@@ -13,17 +13,28 @@ namespace {
 
 // More unread answers than any request has: a peer that sends them is not answering but flooding.
 constexpr std::size_t kMostLetters = 4096;
+constexpr std::size_t kMostBytes = 8 << 20;
+constexpr std::size_t kMostDescriptors = 4 * kMaxPacketFds;
 
 }  // namespace
 
 Channel::Channel(asio::any_io_executor strand, UniqueFd socket)
-    : strand_(std::move(strand)),
-      socket_(std::move(socket)),
-      readable_(strand_, ::fcntl(socket_.get(), F_DUPFD_CLOEXEC, 3)) {}
+    : strand_(std::move(strand)), socket_(std::move(socket)), readable_(strand_) {
+  // Out of descriptors: the channel is born closed, and whoever uses it is told so.
+  UniqueFd copy(::fcntl(socket_.get(), F_DUPFD_CLOEXEC, 3));
+  boost::system::error_code ec;
+  if (copy) readable_.assign(copy.get(), ec);
+  open_ = copy && !ec;
+  if (open_) copy.release();
+}
 
 void Channel::open(std::function<void(Letter)> unasked, std::function<void()> closed) {
   unasked_ = std::move(unasked);
   closed_ = std::move(closed);
+  if (!open_) {
+    if (auto gone = std::exchange(closed_, nullptr)) gone();
+    return;
+  }
   asio::co_spawn(strand_, read_letters(), asio::detached);
 }
 
@@ -55,7 +66,13 @@ bool Channel::take(std::span<char> buffer) {
       continue;
     }
     Box& box = *found->second;
-    if (box.letters_.size() >= kMostLetters) return false;
+    if (box.is_full()) {
+      if (!box.lossy_) return false;
+      box.lost_ = true;
+      continue;
+    }
+    box.bytes_ += letter.body.size();
+    box.descriptors_ += letter.fds.size();
     box.letters_.push_back(std::move(letter));
     box.bell_.cancel();
   }
@@ -81,6 +98,11 @@ asio::awaitable<void> Channel::read_letters() {
 Channel::Box::Box(std::shared_ptr<Channel> channel, std::uint32_t id)
     : channel_(std::move(channel)), id_(id), bell_(channel_->strand_) {}
 
+bool Channel::Box::is_full() const noexcept {
+  return letters_.size() >= kMostLetters || bytes_ >= kMostBytes ||
+         descriptors_ >= kMostDescriptors;
+}
+
 Channel::Box::~Box() { channel_->boxes_.erase(id_); }
 
 std::unique_ptr<Channel::Box> Channel::box() {
@@ -102,10 +124,13 @@ asio::awaitable<Result<Letter>> Channel::Box::next(Clock::time_point deadline) {
     if (!letters_.empty()) {
       Letter letter = std::move(letters_.front());
       letters_.pop_front();
+      bytes_ -= letter.body.size();
+      descriptors_ -= letter.fds.size();
       co_return letter;
     }
     if (!channel_->open_) co_return fail(Errc::gone, "the sandbox has ended");
-    if (Clock::now() >= deadline) co_return fail(Errc::timeout, "the sandbox did not answer in time");
+    if (Clock::now() >= deadline)
+      co_return fail(Errc::timeout, "the sandbox did not answer in time");
     bell_.expires_at(deadline);
     boost::system::error_code ec;
     auto token = asio::redirect_error(asio::use_awaitable, ec);

@@ -1,5 +1,6 @@
-// Requests and answers over one seqpacket socket, as coroutines. Everything here runs on the channel's
-// strand; the peer is not trusted, and whatever it sends that makes no sense ends the channel.
+// Requests and answers over one seqpacket socket, as coroutines. Everything here runs on the
+// channel's strand; the peer is not trusted, and whatever it sends that makes no sense ends the
+// channel.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -59,13 +60,22 @@ class Channel : public std::enable_shared_from_this<Channel> {
     Box& operator=(const Box&) = delete;
 
     std::uint32_t id() const noexcept { return id_; }
+    // For answers that may be lost: what does not fit is dropped instead of ending the channel, and
+    // the next call of lost() says so.
+    void allow_loss() noexcept { lossy_ = true; }
+    bool lost() noexcept { return std::exchange(lost_, false); }
     asio::awaitable<Result<Letter>> next(Clock::time_point deadline = Clock::time_point::max());
 
    private:
     friend class Channel;
     std::shared_ptr<Channel> channel_;
     std::uint32_t id_;
+    bool is_full() const noexcept;
     std::deque<Letter> letters_;
+    std::size_t bytes_ = 0;
+    std::size_t descriptors_ = 0;
+    bool lossy_ = false;
+    bool lost_ = false;
     asio::steady_timer bell_;
   };
   std::unique_ptr<Box> box();
@@ -76,7 +86,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
     if (!open_) return fail(Errc::gone, "the sandbox has ended");
     auto sent = send_packet(socket_.get(), encode(id, message), fds, Wait::dont_block);
     if (!sent && sent.error().code == Errc::exhausted)
-      return fail(Errc::exhausted, "too many requests at once", "wait for answers before asking more");
+      return fail(Errc::exhausted, "too many requests at once",
+                  "wait for answers before asking more");
     return sent;
   }
 

@@ -28,7 +28,7 @@ struct Command {
   std::string cwd;                         // Empty: /workspace
   std::string user = "user";               // A name of the sandbox's /etc/passwd, or a number
   StdinMode stdin_mode = StdinMode::closed;
-  std::optional<TerminalSize> terminal;    // With one, stdout carries both streams
+  std::optional<TerminalSize> terminal;  // With one, stdout carries both streams
 
   // Where set, these replace the sandbox's own limits for this execution. Zero: no limit.
   std::optional<std::chrono::milliseconds> wall_time;
@@ -44,15 +44,15 @@ enum class EndReason {
   wall_time,
   cpu_time,
   output_limit,
-  policy,         // it made a system call of a forbidden kind
-  not_started,    // it could not be executed: no such file, no permission; see start_errno
-  sandbox_gone,   // the sandbox ended first
+  policy,        // it made a system call of a forbidden kind
+  not_started,   // it could not be executed: no such file, no permission; see start_errno
+  sandbox_gone,  // the sandbox ended first
 };
 std::string_view to_string(EndReason reason) noexcept;
 
 struct ExitStatus {
   EndReason reason = EndReason::exited;
-  int exit_code = 0;    // As a shell would say it: 128 + signal for signals, 127/126 if not started
+  int exit_code = 0;  // As a shell would say it: 128 + signal for signals, 127/126 if not started
   int signal = 0;
   int start_errno = 0;
   std::uint32_t oom_kills = 0;  // in the sandbox while it ran, its children's included

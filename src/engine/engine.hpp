@@ -18,9 +18,9 @@ namespace asr {
 
 // What an earlier instance left behind and this start removed.
 struct RecoveryReport {
-  std::uint32_t instances = 0;  // dead ones found
-  std::uint32_t sandboxes = 0;  // of theirs that were still there, alive or as cgroups
-  std::uint32_t processes = 0;  // killed
+  std::uint32_t instances = 0;        // dead ones found
+  std::uint32_t sandboxes = 0;        // of theirs that were still there, alive or as cgroups
+  std::uint32_t processes = 0;        // killed
   std::vector<std::string> problems;  // what could not be removed, and why
 };
 
@@ -62,7 +62,8 @@ class Engine {
   virtual asio::awaitable<Result<std::shared_ptr<Sandbox>>> create(SandboxSpec spec) = 0;
   virtual asio::awaitable<Result<std::shared_ptr<Sandbox>>> create_cold(SandboxSpec spec) = 0;
 
-  virtual asio::awaitable<Result<void>> warm(SandboxSpec spec, PoolOptions options) = 0;  // fills it
+  virtual asio::awaitable<Result<void>> warm(SandboxSpec spec,
+                                             PoolOptions options) = 0;  // fills it
   virtual asio::awaitable<Result<void>> drain(SandboxSpec spec) = 0;
   virtual std::vector<PoolState> pools() const = 0;
 

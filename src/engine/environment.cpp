@@ -30,22 +30,59 @@ constexpr std::string_view kPasswd =
     "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
     "user:x:1000:1000:user:/home/user:/bin/bash\n";
 constexpr std::string_view kGroup =
-    "root:x:0:\ndaemon:x:1:\nbin:x:2:\nsys:x:3:\nadm:x:4:\ntty:x:5:\nmail:x:8:\nman:x:12:\nwww-data:x:33:\n"
+    "root:x:0:\ndaemon:x:1:\nbin:x:2:\nsys:x:3:\nadm:x:4:\ntty:x:5:\nmail:x:8:\nman:x:12:\nwww-"
+    "data:x:33:\n"
     "shadow:x:42:\nutmp:x:43:\nstaff:x:50:\nusers:x:100:\nnogroup:x:65534:\nuser:x:1000:\n";
-constexpr std::string_view kHosts = "127.0.0.1 localhost sandbox\n::1 localhost ip6-localhost ip6-loopback\n";
+constexpr std::string_view kHosts =
+    "127.0.0.1 localhost sandbox\n::1 localhost ip6-localhost ip6-loopback\n";
 constexpr std::string_view kNsswitch =
-    "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\nprotocols: files\n"
+    "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\nprotocols: "
+    "files\n"
     "services: files\nethers: files\nrpc: files\n";
 
-// Of /etc, what programs look for and no secret is in. Copied, not shared: the host's /etc stays its own.
-constexpr std::array<const char*, 41> kFromEtc{
-    "ImageMagick-6", "R",           "alternatives",  "bash.bashrc",   "ca-certificates", "ca-certificates.conf",
-    "chromium",      "chromium.d",  "debian_version", "dictionaries-common", "fonts",     "gai.conf",
-    "ghostscript",   "groff",       "host.conf",     "inputrc",       "java-17-openjdk", "ld.so.cache",
-    "ld.so.conf",    "ld.so.conf.d", "locale.alias", "locale.conf",   "localtime",       "lsb-release",
-    "magic",         "mailcap",     "maven",         "mime.types",    "os-release",      "perl",
-    "php",           "profile",     "profile.d",     "protocols",     "python3",         "python3.11",
-    "services",      "shells",      "ssl/certs",     "ssl/openssl.cnf", "terminfo"};
+// Of /etc, what programs look for and no secret is in. Copied, not shared: the host's /etc stays
+// its own.
+constexpr std::array<const char*, 41> kFromEtc{"ImageMagick-6",
+                                               "R",
+                                               "alternatives",
+                                               "bash.bashrc",
+                                               "ca-certificates",
+                                               "ca-certificates.conf",
+                                               "chromium",
+                                               "chromium.d",
+                                               "debian_version",
+                                               "dictionaries-common",
+                                               "fonts",
+                                               "gai.conf",
+                                               "ghostscript",
+                                               "groff",
+                                               "host.conf",
+                                               "inputrc",
+                                               "java-17-openjdk",
+                                               "ld.so.cache",
+                                               "ld.so.conf",
+                                               "ld.so.conf.d",
+                                               "locale.alias",
+                                               "locale.conf",
+                                               "localtime",
+                                               "lsb-release",
+                                               "magic",
+                                               "mailcap",
+                                               "maven",
+                                               "mime.types",
+                                               "os-release",
+                                               "perl",
+                                               "php",
+                                               "profile",
+                                               "profile.d",
+                                               "protocols",
+                                               "python3",
+                                               "python3.11",
+                                               "services",
+                                               "shells",
+                                               "ssl/certs",
+                                               "ssl/openssl.cnf",
+                                               "terminfo"};
 
 constexpr std::array<const char*, 6> kTopLinks{"bin", "sbin", "lib", "lib32", "lib64", "libx32"};
 
@@ -81,15 +118,19 @@ Result<void> write_common_etc(const fs::path& etc) {
 
 Result<void> build_skeleton(const fs::path& root) {
   std::error_code ec;
-  for (const char* dir : {"etc/ssl", "usr", "var/tmp", "var/log", "var/cache", "var/lib", "run", "opt", "srv",
-                          "mnt", "media", "home/user", "root", "tmp", "proc", "dev", "workspace"})
-    if (!fs::create_directories(root / dir, ec) && ec) return fail(Errc::os, "create " + (root / dir).native() + ": " + ec.message());
+  for (const char* dir :
+       {"etc/ssl", "usr", "var/tmp", "var/log", "var/cache", "var/lib", "run", "opt", "srv", "mnt",
+        "media", "home/user", "root", "tmp", "proc", "dev", "workspace"})
+    if (!fs::create_directories(root / dir, ec) && ec)
+      return fail(Errc::os, "create " + (root / dir).native() + ": " + ec.message());
   ::chmod((root / "var/tmp").c_str(), 01777);
   ::chmod((root / "tmp").c_str(), 01777);
   for (const char* link : kTopLinks) {
     fs::path host = fs::path("/") / link;
-    if (fs::is_symlink(host, ec)) fs::copy_symlink(host, root / link, ec);
-    else if (fs::is_directory(host, ec)) fs::create_directory(root / link, ec);
+    if (fs::is_symlink(host, ec))
+      fs::copy_symlink(host, root / link, ec);
+    else if (fs::is_directory(host, ec))
+      fs::create_directory(root / link, ec);
   }
   for (const char* name : kFromEtc) copy_public(fs::path("/etc") / name, root / "etc" / name);
   TRY(write_text(root / "etc/passwd", kPasswd));
@@ -148,7 +189,8 @@ Result<std::vector<wire::Layer>> host_layers(const fs::path& cache) {
   std::vector<wire::Layer> layers{{skeleton.native(), ""}, {"/usr", "usr"}};
   for (const char* name : kTopLinks) {
     fs::path host = fs::path("/") / name;
-    if (!fs::is_symlink(host, ec) && fs::is_directory(host, ec)) layers.push_back({host.native(), name});
+    if (!fs::is_symlink(host, ec) && fs::is_directory(host, ec))
+      layers.push_back({host.native(), name});
   }
   return layers;
 }
@@ -160,7 +202,8 @@ bool has_account(std::string_view text, std::string_view name) {
   return text.starts_with(start) || text.find("\n" + start) != std::string_view::npos;
 }
 
-std::string with_lines(std::string text, std::string_view standard, std::initializer_list<const char*> names) {
+std::string with_lines(std::string text, std::string_view standard,
+                       std::initializer_list<const char*> names) {
   if (!text.empty() && !text.ends_with('\n')) text += '\n';
   for (const char* name : names) {
     if (has_account(text, name)) continue;
@@ -170,13 +213,14 @@ std::string with_lines(std::string text, std::string_view standard, std::initial
   return text;
 }
 
-// A file of the image, read without running or believing anything of it: no link leads out of it, no FIFO
-// holds us, no size surprises us.
+// A file of the image, read without running or believing anything of it: no link leads out of it,
+// no FIFO holds us, no size surprises us.
 std::string image_file(int root, const std::string& path) {
   auto fd = open_resolved(root, path, O_RDONLY | O_NONBLOCK, Resolve::in_root);
   struct stat info {};
   constexpr off_t kMost = 1 << 20;
-  if (!fd || ::fstat(fd->get(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_size > kMost) return {};
+  if (!fd || ::fstat(fd->get(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_size > kMost)
+    return {};
   std::string text(static_cast<std::size_t>(info.st_size), '\0');
   ssize_t n = ::read(fd->get(), text.data(), text.size());
   text.resize(n < 0 ? 0 : static_cast<std::size_t>(n));
@@ -196,9 +240,11 @@ Result<std::vector<wire::Layer>> folder_layers(const fs::path& folder, const fs:
   std::error_code ec;
   fs::path root = fs::canonical(folder, ec);
   if (ec || !fs::is_directory(root, ec))
-    return fail(Errc::not_found, folder.native() + " is not a folder", "give the root of a file system");
+    return fail(Errc::not_found, folder.native() + " is not a folder",
+                "give the root of a file system");
   if (root == "/")
-    return fail(Errc::denied, "the machine's own root is not an environment", "use the environment host");
+    return fail(Errc::denied, "the machine's own root is not an environment",
+                "use the environment host");
   UniqueFd fd = TRY(open_dir(AT_FDCWD, root.native()));
   bool looks_right = open_resolved(fd.get(), "bin", O_PATH, Resolve::in_root) ||
                      open_resolved(fd.get(), "usr/bin", O_PATH, Resolve::in_root);
@@ -217,7 +263,8 @@ Result<UnpackedTar> find_unpacked(const fs::path& tar, const fs::path& cache) {
   std::error_code ec;
   fs::path file = fs::canonical(tar, ec);
   if (ec || !fs::is_regular_file(file, ec))
-    return fail(Errc::not_found, tar.native() + " is not a file", "give a tar archive of a root file system");
+    return fail(Errc::not_found, tar.native() + " is not a file",
+                "give a tar archive of a root file system");
   std::uint64_t hash = mix(mix(0xcbf29ce484222325ULL, file.native()), stamp_of(file));
   UnpackedTar unpacked;
   unpacked.root = cache / ("tar-" + to_hex(hash));

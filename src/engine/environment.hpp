@@ -11,8 +11,8 @@
 
 namespace asr {
 
-// The host's own /usr below a small made-up root: accounts, names, and those parts of /etc that programs
-// need and everybody may read. Kept in `cache`, made again when the host's files changed.
+// The host's own /usr below a small made-up root: accounts, names, and those parts of /etc that
+// programs need and everybody may read. Kept in `cache`, made again when the host's files changed.
 Result<std::vector<wire::Layer>> host_layers(const std::filesystem::path& cache);
 
 // A root file system in a folder, below a layer in `work` with what every sandbox has.
@@ -28,6 +28,7 @@ struct UnpackedTar {
   std::filesystem::path root;
   bool ready = false;
 };
-Result<UnpackedTar> find_unpacked(const std::filesystem::path& tar, const std::filesystem::path& cache);
+Result<UnpackedTar> find_unpacked(const std::filesystem::path& tar,
+                                  const std::filesystem::path& cache);
 
 }  // namespace asr

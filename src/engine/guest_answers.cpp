@@ -5,8 +5,9 @@ namespace asr {
 Error failure_in(const Letter& letter) {
   auto failure = letter.as<wire::Failure>();
   if (!failure) return Error(Errc::internal, "the sandbox sent a wrong answer");
-  Errc code = failure->code <= static_cast<std::uint8_t>(Errc::internal) ? static_cast<Errc>(failure->code)
-                                                                         : Errc::internal;
+  Errc code = failure->code <= static_cast<std::uint8_t>(Errc::internal)
+                  ? static_cast<Errc>(failure->code)
+                  : Errc::internal;
   return Error(code, failure->what, failure->hint);
 }
 

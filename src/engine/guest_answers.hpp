@@ -16,7 +16,8 @@ inline constexpr std::chrono::minutes kWorkWithin{30};
 Error failure_in(const Letter& letter);
 
 template <class Message>
-asio::awaitable<Result<Letter>> ask(std::shared_ptr<Channel> channel, Message message, std::vector<UniqueFd> fds = {},
+asio::awaitable<Result<Letter>> ask(std::shared_ptr<Channel> channel, Message message,
+                                    std::vector<UniqueFd> fds = {},
                                     std::chrono::milliseconds within = kAnswerWithin) {
   auto box = channel->box();
   std::vector<int> borrowed;
@@ -24,7 +25,8 @@ asio::awaitable<Result<Letter>> ask(std::shared_ptr<Channel> channel, Message me
   CO_TRY(channel->send(box->id(), message, borrowed));
   fds.clear();
   Letter answer = CO_TRY(co_await box->next(Channel::Clock::now() + within));
-  if (answer.type == static_cast<std::uint16_t>(wire::GuestType::failure)) co_return fail(failure_in(answer));
+  if (answer.type == static_cast<std::uint16_t>(wire::GuestType::failure))
+    co_return fail(failure_in(answer));
   co_return answer;
 }
 

@@ -1,4 +1,5 @@
-// Host uid ranges for sandboxes: 65536 ids each, never shared by two that live, on the whole machine.
+// Host uid ranges for sandboxes: 65536 ids each, never shared by two that live, on the whole
+// machine.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +13,8 @@
 
 namespace asr {
 
-// Ranges come in blocks. An instance claims a block by locking a file that all instances of the machine
-// share; the lock ends with the process, however it ends.
+// Ranges come in blocks. An instance claims a block by locking a file that all instances of the
+// machine share; the lock ends with the process, however it ends.
 class IdRanges {
  public:
   explicit IdRanges(std::filesystem::path locks) : locks_(std::move(locks)) {}
@@ -33,7 +34,8 @@ class IdRanges {
   std::filesystem::path locks_;
   std::mutex mutex_;
   std::vector<UniqueFd> claimed_;
-  std::deque<std::uint32_t> free_;  // Oldest first: an id rests as long as it can before it is used again.
+  std::deque<std::uint32_t>
+      free_;  // Oldest first: an id rests as long as it can before it is used again.
 };
 
 }  // namespace asr

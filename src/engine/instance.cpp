@@ -21,7 +21,8 @@ constexpr std::string_view kPrefix = "i-";
 Result<void> make_private_dir(const fs::path& path) {
   std::error_code ec;
   fs::create_directories(path.parent_path(), ec);
-  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return fail_errno("mkdir " + path.native());
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
+    return fail_errno("mkdir " + path.native());
   struct stat info {};
   if (::lstat(path.c_str(), &info) != 0) return fail_errno("stat " + path.native());
   // Somebody else's folder, or a link, would let them take over what we put there.
@@ -59,13 +60,16 @@ Result<Instance> Instance::open(const fs::path& runtime_dir) {
   Instance instance;
   instance.id_ = InstanceId(std::string(kPrefix) + random_name(12));
   instance.dir_ = runtime_dir / instance.id_.text;
-  // Made under another name and renamed when locked: no recovery ever sees an instance without a lock.
+  // Made under another name and renamed when locked: no recovery ever sees an instance without a
+  // lock.
   fs::path making = runtime_dir / ("new-" + instance.id_.text);
   if (::mkdir(making.c_str(), 0700) != 0) return fail_errno("mkdir " + making.native());
-  instance.lock_ = UniqueFd(::open((making / "lock").c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  instance.lock_ =
+      UniqueFd(::open((making / "lock").c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!instance.lock_) return fail_errno("create lock");
   if (::flock(instance.lock_.get(), LOCK_EX | LOCK_NB) != 0) return fail_errno("lock");
-  if (::rename(making.c_str(), instance.dir_.c_str()) != 0) return fail_errno("rename " + making.native());
+  if (::rename(making.c_str(), instance.dir_.c_str()) != 0)
+    return fail_errno("rename " + making.native());
   return instance;
 }
 
@@ -82,7 +86,8 @@ RecoveryReport recover(const fs::path& runtime_dir) {
     bool half_made = name.starts_with("new-" + std::string(kPrefix));
     if (!half_made && !name.starts_with(kPrefix)) continue;
     UniqueFd lock(::open((entry.path() / "lock").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
-    if (!lock && !is_old(entry)) continue;  // Perhaps in the middle of being made, or of being removed.
+    if (!lock && !is_old(entry))
+      continue;  // Perhaps in the middle of being made, or of being removed.
     if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) continue;  // It lives.
     CgroupSweep sweep = sweep_cgroups(InstanceId(name));
     ++report.instances;

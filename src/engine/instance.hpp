@@ -11,8 +11,8 @@
 
 namespace asr {
 
-// <runtime>/<instance>/ with a locked file `lock`. Whoever can take the lock of a folder knows that its
-// owner is dead, and may remove everything that carries its name.
+// <runtime>/<instance>/ with a locked file `lock`. Whoever can take the lock of a folder knows that
+// its owner is dead, and may remove everything that carries its name.
 class Instance {
  public:
   static Result<Instance> open(const std::filesystem::path& runtime_dir);

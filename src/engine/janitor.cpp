@@ -37,7 +37,8 @@ void Janitor::clean(Remains& remains) {
       return;
     }
   }
-  // Between the end of a process and its reaping its groups are still busy; the zygote does it at once.
+  // Between the end of a process and its reaping its groups are still busy; the zygote does it at
+  // once.
   auto pause = 100us;
   for (int round = 0; round < 200; ++round) {
     if (cgroups_->remove(remains.id)) {

@@ -40,16 +40,19 @@ CgroupTotals totals_for(const EngineOptions& options) {
   CgroupTotals totals;
   auto memory = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
                 static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  totals.memory_bytes = options.total_memory_bytes != 0 ? options.total_memory_bytes : memory / 10 * 9;
+  totals.memory_bytes =
+      options.total_memory_bytes != 0 ? options.total_memory_bytes : memory / 10 * 9;
   auto most = read_number(AT_FDCWD, "/proc/sys/kernel/pid_max");
-  auto pid_max = most ? static_cast<std::uint32_t>(std::min<std::uint64_t>(*most, 4U << 20)) : 32768U;
+  auto pid_max =
+      most ? static_cast<std::uint32_t>(std::min<std::uint64_t>(*most, 4U << 20)) : 32768U;
   totals.pids = options.total_pids != 0 ? options.total_pids : pid_max / 10 * 8;
   return totals;
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Engine>> Engine::start(asio::any_io_executor executor, EngineOptions options) {
+Result<std::unique_ptr<Engine>> Engine::start(asio::any_io_executor executor,
+                                              EngineOptions options) {
   if (options.runtime_dir.empty()) options.runtime_dir = default_runtime_dir();
   if (options.cache_dir.empty()) options.cache_dir = default_cache_dir();
   RecoveryReport recovery = recover(options.runtime_dir);
@@ -58,14 +61,16 @@ Result<std::unique_ptr<Engine>> Engine::start(asio::any_io_executor executor, En
   auto cgroups = std::make_shared<Cgroups>(options.cgroups == EngineOptions::Cgroups::off
                                                ? Cgroups::none()
                                                : Cgroups::open(instance.id(), totals_for(options)));
-  auto engine = std::make_unique<NativeEngine>(std::move(executor), std::move(options), std::move(instance),
-                                               std::move(recovery), std::move(image), std::move(cgroups));
+  auto engine =
+      std::make_unique<NativeEngine>(std::move(executor), std::move(options), std::move(instance),
+                                     std::move(recovery), std::move(image), std::move(cgroups));
   TRY(engine->prepare());
   return engine;
 }
 
 NativeEngine::NativeEngine(asio::any_io_executor executor, EngineOptions options, Instance instance,
-                           RecoveryReport recovery, UniqueFd image, std::shared_ptr<Cgroups> cgroups)
+                           RecoveryReport recovery, UniqueFd image,
+                           std::shared_ptr<Cgroups> cgroups)
     : executor_(std::move(executor)),
       strand_(asio::make_strand(executor_)),
       options_(std::move(options)),
@@ -76,7 +81,8 @@ NativeEngine::NativeEngine(asio::any_io_executor executor, EngineOptions options
       cgroups_(std::move(cgroups)),
       ids_(std::make_shared<IdRanges>(options_.runtime_dir / "ids")),
       janitor_(std::make_shared<Janitor>(cgroups_, ids_)) {
-  if (options_.zygotes == 0) options_.zygotes = std::clamp(std::thread::hardware_concurrency(), 1U, 4U);
+  if (options_.zygotes == 0)
+    options_.zygotes = std::clamp(std::thread::hardware_concurrency(), 1U, 4U);
 }
 
 NativeEngine::~NativeEngine() {
@@ -84,15 +90,19 @@ NativeEngine::~NativeEngine() {
   for (const auto& sandbox : living()) sandbox->kill_now();
   pools_.clear();
   homes_.clear();
-  // Sandboxes that others still hold bury themselves later; their groups are empty of processes by then.
+  // Sandboxes that others still hold bury themselves later; their groups are empty of processes by
+  // then.
   for (const auto& sandbox : living()) janitor_->bury({sandbox->id(), UniqueFd(), 0});
   janitor_->finish();
   cgroups_->remove_instance();
 }
 
 Result<void> NativeEngine::prepare() {
-  ::signal(SIGPIPE, SIG_IGN);  // Or a program that closes its stdin would end us; pipes know no MSG_NOSIGNAL.
-  if (::getrandom(&gate_secret_, sizeof gate_secret_, 0) != sizeof gate_secret_) return fail_errno("getrandom");
+  ::signal(
+      SIGPIPE,
+      SIG_IGN);  // Or a program that closes its stdin would end us; pipes know no MSG_NOSIGNAL.
+  if (::getrandom(&gate_secret_, sizeof gate_secret_, 0) != sizeof gate_secret_)
+    return fail_errno("getrandom");
   fence_ = TRY(compile_fence());
   strict_gate_ = TRY(compile_gate(SyscallTier::strict, gate_secret_));
   browser_gate_ = TRY(compile_gate(SyscallTier::browser, gate_secret_));
@@ -102,7 +112,8 @@ Result<void> NativeEngine::prepare() {
   piped_cores_ = pattern && pattern->starts_with('|');
   if (recovery_.instances > 0)
     log("recovered: removed " + std::to_string(recovery_.instances) + " dead instance(s), " +
-        std::to_string(recovery_.sandboxes) + " sandbox(es), " + std::to_string(recovery_.processes) + " process(es)");
+        std::to_string(recovery_.sandboxes) + " sandbox(es), " +
+        std::to_string(recovery_.processes) + " process(es)");
   for (const std::string& problem : recovery_.problems) log("recovery: " + problem);
   return {};
 }
@@ -111,20 +122,25 @@ void NativeEngine::log(std::string_view line) const {
   if (options_.log) options_.log(line);
 }
 
-// ---- environments --------------------------------------------------------------------------------
+// ---- environments
+// --------------------------------------------------------------------------------
 
 asio::awaitable<Result<std::vector<wire::Layer>>> NativeEngine::layers_of(Environment environment) {
   switch (environment.kind) {
-    case Environment::Kind::host: co_return host_layers(options_.cache_dir);
-    case Environment::Kind::folder: co_return folder_layers(environment.path, instance_.dir());
-    case Environment::Kind::tarball: co_return co_await tarball_layers(std::move(environment));
+    case Environment::Kind::host:
+      co_return host_layers(options_.cache_dir);
+    case Environment::Kind::folder:
+      co_return folder_layers(environment.path, instance_.dir());
+    case Environment::Kind::tarball:
+      co_return co_await tarball_layers(std::move(environment));
   }
   co_return fail(Errc::invalid, "unknown environment");
 }
 
-// Unpacked once, by a sandbox whose root is the empty folder: the archive is parsed in there, by somebody
-// with no rights here.
-asio::awaitable<Result<std::vector<wire::Layer>>> NativeEngine::tarball_layers(Environment environment) {
+// Unpacked once, by a sandbox whose root is the empty folder: the archive is parsed in there, by
+// somebody with no rights here.
+asio::awaitable<Result<std::vector<wire::Layer>>> NativeEngine::tarball_layers(
+    Environment environment) {
   UnpackedTar unpacked = CO_TRY(find_unpacked(environment.path, options_.cache_dir));
   if (!unpacked.ready) {
     log("unpacking " + environment.path);
@@ -148,15 +164,17 @@ asio::awaitable<Result<std::vector<wire::Layer>>> NativeEngine::tarball_layers(E
     auto report = co_await std::move(unpacking);
     (void)co_await sandbox->destroy();
     if (!report) co_return fail(std::move(report).error());
-    log("unpacked " + std::to_string(report->entries) + " entries, skipped " + std::to_string(report->skipped));
-    if (::rename(making.c_str(), unpacked.root.c_str()) != 0 && errno != EEXIST && errno != ENOTEMPTY)
+    log("unpacked " + std::to_string(report->entries) + " entries, skipped " +
+        std::to_string(report->skipped));
+    if (::rename(making.c_str(), unpacked.root.c_str()) != 0 && errno != EEXIST &&
+        errno != ENOTEMPTY)
       co_return fail_errno("rename " + unpacked.root.native());
   }
   co_return folder_layers(unpacked.root, instance_.dir());
 }
 
-asio::awaitable<Result<std::shared_ptr<ZygoteProcess>>> NativeEngine::start_zygote(std::vector<wire::Layer> layers,
-                                                                                   bool import) {
+asio::awaitable<Result<std::shared_ptr<ZygoteProcess>>> NativeEngine::start_zygote(
+    std::vector<wire::Layer> layers, bool import) {
   wire::Configure configure;
   configure.rootless = rootless_;
   configure.import = import;
@@ -173,7 +191,8 @@ asio::awaitable<Result<std::shared_ptr<ZygoteProcess>>> NativeEngine::start_zygo
   co_return co_await std::move(starting);
 }
 
-asio::awaitable<Result<void>> NativeEngine::start_zygotes(std::shared_ptr<Home> home, Environment environment) {
+asio::awaitable<Result<void>> NativeEngine::start_zygotes(std::shared_ptr<Home> home,
+                                                          Environment environment) {
   if (home->layers.empty()) {
     auto finding = layers_of(std::move(environment));
     home->layers = CO_TRY(co_await std::move(finding));
@@ -186,7 +205,8 @@ asio::awaitable<Result<void>> NativeEngine::start_zygotes(std::shared_ptr<Home> 
   co_return Result<void>();
 }
 
-asio::awaitable<Result<std::shared_ptr<ZygoteProcess>>> NativeEngine::pick_zygote(Environment environment) {
+asio::awaitable<Result<std::shared_ptr<ZygoteProcess>>> NativeEngine::pick_zygote(
+    Environment environment) {
   auto& slot = homes_[environment];
   if (!slot) slot = std::make_shared<Home>(strand_);
   auto home = slot;
@@ -212,7 +232,8 @@ asio::awaitable<Result<std::shared_ptr<ZygoteProcess>>> NativeEngine::pick_zygot
   co_return fail(Errc::os, "zygotes end as soon as they start", "see agent-sandbox doctor");
 }
 
-// ---- sandboxes -----------------------------------------------------------------------------------
+// ---- sandboxes
+// -----------------------------------------------------------------------------------
 
 namespace {
 
@@ -228,7 +249,8 @@ asio::awaitable<Result<wire::Hello>> await_hello(std::shared_ptr<Channel> channe
   }
   if (auto hello = letter->as<wire::Hello>()) co_return *hello;
   if (auto failed = letter->as<wire::LaunchFailed>()) {
-    auto step = to_string(static_cast<LaunchStep>(std::min<std::uint32_t>(failed->step, kLaunchSteps)));
+    auto step =
+        to_string(static_cast<LaunchStep>(std::min<std::uint32_t>(failed->step, kLaunchSteps)));
     Error error = errno_error(failed->err, "new sandbox: " + std::string(step));
     co_return fail(Errc::os, error.what, "agent-sandbox doctor tells what this machine lacks");
   }
@@ -237,8 +259,8 @@ asio::awaitable<Result<wire::Hello>> await_hello(std::shared_ptr<Channel> channe
 
 }  // namespace
 
-asio::awaitable<Result<std::shared_ptr<NativeSandbox>>> NativeEngine::launch(std::shared_ptr<ZygoteProcess> zygote,
-                                                                             SandboxSpec spec) {
+asio::awaitable<Result<std::shared_ptr<NativeSandbox>>> NativeEngine::launch(
+    std::shared_ptr<ZygoteProcess> zygote, SandboxSpec spec) {
   while (janitor_->backlog() > kMostBacklog) {
     asio::steady_timer pause(executor_, 1ms);
     co_await pause.async_wait(asio::use_awaitable);
@@ -250,7 +272,8 @@ asio::awaitable<Result<std::shared_ptr<NativeSandbox>>> NativeEngine::launch(std
   auto janitor = janitor_;
   // Until the sandbox is made: whatever fails, its groups and ids go back.
   ScopeExit give_back([&] {
-    UniqueFd pidfd = birth.pidfd ? UniqueFd(::fcntl(birth.pidfd.get(), F_DUPFD_CLOEXEC, 3)) : UniqueFd();
+    UniqueFd pidfd =
+        birth.pidfd ? UniqueFd(::fcntl(birth.pidfd.get(), F_DUPFD_CLOEXEC, 3)) : UniqueFd();
     janitor->bury({birth.id, std::move(pidfd), birth.first_id});
   });
   JoinFds joins = CO_TRY(cgroups_->create(birth.id));
@@ -311,23 +334,31 @@ asio::awaitable<Result<std::shared_ptr<NativeSandbox>>> NativeEngine::launch(std
 
 asio::awaitable<Result<std::shared_ptr<Sandbox>>> NativeEngine::create_cold(SandboxSpec spec) {
   CO_TRY(check(spec));
-  auto picking = pick_zygote(spec.environment);
-  auto zygote = CO_TRY(co_await on_strand(strand_, std::move(picking)));
-  auto launching = launch(std::move(zygote), std::move(spec));
-  co_return CO_TRY(co_await std::move(launching));
+  // A zygote that dies while it is asked is our misfortune, not the caller's: another one is.
+  for (int tries = 0;; ++tries) {
+    auto picking = pick_zygote(spec.environment);
+    auto zygote = CO_TRY(co_await on_strand(strand_, std::move(picking)));
+    auto launching = launch(zygote, spec);
+    auto launched = co_await std::move(launching);
+    if (launched || zygote->is_alive() || tries == 3) co_return CO_TRY(std::move(launched));
+  }
 }
 
 asio::awaitable<Result<std::shared_ptr<Sandbox>>> NativeEngine::create(SandboxSpec spec) {
   if (auto pool = pool_of(spec)) {
     auto taking = pool->take();
-    if (auto sandbox = co_await std::move(taking)) co_return sandbox;
+    if (auto sandbox = co_await std::move(taking)) {
+      std::static_pointer_cast<NativeSandbox>(sandbox)->set_execution_limits(spec.limits);
+      co_return sandbox;
+    }
     pool->count_cold();
   }
   auto creating = create_cold(std::move(spec));
   co_return co_await std::move(creating);
 }
 
-// ---- pools ---------------------------------------------------------------------------------------
+// ---- pools
+// ---------------------------------------------------------------------------------------
 
 std::shared_ptr<Pool> NativeEngine::pool_of(const SandboxSpec& spec) const {
   std::lock_guard lock(mutex_);
@@ -340,7 +371,8 @@ asio::awaitable<Result<void>> NativeEngine::warm(SandboxSpec spec, PoolOptions o
   CO_TRY(check(spec));
   if (options.size == 0 || options.refill_at_once == 0)
     co_return fail(Errc::invalid, "a pool needs a size and a refill rate of at least 1");
-  auto pool = std::make_shared<Pool>(executor_, spec, options, [this](SandboxSpec s) { return create_cold(std::move(s)); });
+  auto pool = std::make_shared<Pool>(executor_, spec, options,
+                                     [this](SandboxSpec s) { return create_cold(std::move(s)); });
   std::shared_ptr<Pool> previous;
   {
     std::lock_guard lock(mutex_);
@@ -402,15 +434,18 @@ asio::awaitable<Result<void>> NativeEngine::stop() {
     co_await pause.async_wait(asio::use_awaitable);
   }
   if (janitor_->leaked() > 0)
-    co_return fail(Errc::os, std::to_string(janitor_->leaked()) + " sandbox(es) could not be removed completely");
+    co_return fail(Errc::os, std::to_string(janitor_->leaked()) +
+                                 " sandbox(es) could not be removed completely");
   co_return Result<void>();
 }
 
-// ---- what holds ----------------------------------------------------------------------------------
+// ---- what holds
+// ----------------------------------------------------------------------------------
 
 Isolation NativeEngine::isolation_of(const SandboxSpec& spec, const wire::Hello& hello) const {
   Isolation isolation;
-  auto add = [&](std::string name, Guarantee guarantee, std::string mechanism, std::string note = {}) {
+  auto add = [&](std::string name, Guarantee guarantee, std::string mechanism,
+                 std::string note = {}) {
     isolation.facts.push_back({std::move(name), guarantee, std::move(mechanism), std::move(note)});
   };
   add("namespaces", Guarantee::full, "user, mount, pid, network, ipc, uts and cgroup namespaces");
@@ -420,25 +455,33 @@ Isolation NativeEngine::isolation_of(const SandboxSpec& spec, const wire::Hello&
   else
     add("uid_range", Guarantee::full, "65536 host ids and an owner id of its own");
   if (rootless_)
-    add("kernel_quotas", Guarantee::none, "shared with the caller", "inotify and similar quotas are counted per user");
+    add("kernel_quotas", Guarantee::none, "shared with the caller",
+        "inotify and similar quotas are counted per user");
   else
     add("kernel_quotas", Guarantee::full, "counted for the sandbox's own owner id");
   if (spec.tier == SyscallTier::browser)
     add("nested_user_namespaces", Guarantee::partial, "at most 8, for the browser's own sandbox",
         "the browser tier lets programs make user namespaces: more of the kernel is in reach");
   else
-    add("nested_user_namespaces", Guarantee::full, "refused by seccomp, by a limit of one and by chroot");
-  add("system_calls", Guarantee::full, "seccomp allow-list, tier " + std::string(to_string(spec.tier)));
+    add("nested_user_namespaces", Guarantee::full,
+        "refused by seccomp, by a limit of one and by chroot");
+  add("system_calls", Guarantee::full,
+      "seccomp allow-list, tier " + std::string(to_string(spec.tier)));
   if (hello.landlock_abi >= kLandlockScopes)
-    add("landlock", Guarantee::full, "scopes for signals and abstract sockets, ABI " + std::to_string(hello.landlock_abi));
+    add("landlock", Guarantee::full,
+        "scopes for signals and abstract sockets, ABI " + std::to_string(hello.landlock_abi));
   else
-    add("landlock", Guarantee::none, "", "the kernel has no Landlock scopes (Linux 6.12); namespaces hold alone");
+    add("landlock", Guarantee::none, "",
+        "the kernel has no Landlock scopes (Linux 6.12); namespaces hold alone");
   add("file_owners", hello.idmapped ? Guarantee::full : Guarantee::partial,
       hello.idmapped ? "id-mapped layers" : "layers as they are",
-      hello.idmapped ? "" : "files of the environment belong to nobody inside, and root cannot change them");
+      hello.idmapped
+          ? ""
+          : "files of the environment belong to nobody inside, and root cannot change them");
   add("disk_limit", Guarantee::full, "tmpfs of limited size and number of files");
   add("network", Guarantee::full,
-      spec.network == Network::none ? "an empty network namespace" : "a network namespace with loopback only");
+      spec.network == Network::none ? "an empty network namespace"
+                                    : "a network namespace with loopback only");
   for (IsolationFact fact : cgroups_->facts()) {
     if (fact.name == "memory_limit" && fact.guarantee == Guarantee::none) {
       fact.guarantee = Guarantee::partial;
@@ -451,7 +494,8 @@ Isolation NativeEngine::isolation_of(const SandboxSpec& spec, const wire::Hello&
     }
     isolation.facts.push_back(std::move(fact));
   }
-  add("side_channels", Guarantee::none, "", "caches and cores are shared with the host and other sandboxes");
+  add("side_channels", Guarantee::none, "",
+      "caches and cores are shared with the host and other sandboxes");
   return isolation;
 }
 

@@ -1,4 +1,5 @@
-// The engine behind engine.hpp: environments with their zygotes, pools, and every sandbox that lives.
+// The engine behind engine.hpp: environments with their zygotes, pools, and every sandbox that
+// lives.
 #pragma once
 
 #include <map>
@@ -20,8 +21,8 @@ namespace asr {
 
 class NativeEngine final : public Engine {
  public:
-  NativeEngine(asio::any_io_executor executor, EngineOptions options, Instance instance, RecoveryReport recovery,
-               UniqueFd image, std::shared_ptr<Cgroups> cgroups);
+  NativeEngine(asio::any_io_executor executor, EngineOptions options, Instance instance,
+               RecoveryReport recovery, UniqueFd image, std::shared_ptr<Cgroups> cgroups);
   ~NativeEngine() override;
 
   Result<void> prepare();
@@ -51,9 +52,10 @@ class NativeEngine final : public Engine {
   asio::awaitable<Result<std::vector<wire::Layer>>> layers_of(Environment environment);
   asio::awaitable<Result<std::vector<wire::Layer>>> tarball_layers(Environment environment);
 
-  asio::awaitable<Result<std::shared_ptr<ZygoteProcess>>> start_zygote(std::vector<wire::Layer> layers, bool import);
-  asio::awaitable<Result<std::shared_ptr<NativeSandbox>>> launch(std::shared_ptr<ZygoteProcess> zygote,
-                                                                 SandboxSpec spec);
+  asio::awaitable<Result<std::shared_ptr<ZygoteProcess>>> start_zygote(
+      std::vector<wire::Layer> layers, bool import);
+  asio::awaitable<Result<std::shared_ptr<NativeSandbox>>> launch(
+      std::shared_ptr<ZygoteProcess> zygote, SandboxSpec spec);
   Isolation isolation_of(const SandboxSpec& spec, const wire::Hello& hello) const;
   std::shared_ptr<Pool> pool_of(const SandboxSpec& spec) const;
   std::vector<std::shared_ptr<NativeSandbox>> living() const;

@@ -21,7 +21,8 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr std::size_t kChunk = 64 * 1024;
-// What may lie unread in the daemon for one program. Beyond it the pipes fill, and the program waits.
+// What may lie unread in the daemon for one program. Beyond it the pipes fill, and the program
+// waits.
 constexpr std::size_t kMostQueued = 1 << 20;
 // How long a terminal's last words may take through the relay after its program has ended.
 constexpr auto kTerminalDrain = 250ms;
@@ -69,7 +70,8 @@ wire::Start request_for(const Command& command, const Limits& limits) {
 }
 
 Result<void> check_command(const Command& command) {
-  if (command.argv.empty() || command.argv[0].empty()) return fail(Errc::invalid, "no command to run");
+  if (command.argv.empty() || command.argv[0].empty())
+    return fail(Errc::invalid, "no command to run");
   std::size_t size = command.cwd.size();
   auto check_text = [&](const std::string& text) {
     size += text.size() + 8;
@@ -79,13 +81,15 @@ Result<void> check_command(const Command& command) {
   for (const std::string& argument : command.argv) clean = check_text(argument) && clean;
   for (const auto& [name, value] : command.env) {
     if (name.empty() || name.find('=') != std::string::npos)
-      return fail(Errc::invalid, "environment variable with a bad name", "names have no = and are not empty");
+      return fail(Errc::invalid, "environment variable with a bad name",
+                  "names have no = and are not empty");
     clean = check_text(name) && check_text(value) && clean;
   }
   if (!clean) return fail(Errc::invalid, "the command holds a zero byte");
   constexpr std::size_t kMost = kMaxPacket - 4096;
   if (size > kMost)
-    return fail(Errc::invalid, "arguments and environment are longer than " + std::to_string(kMost) + " bytes",
+    return fail(Errc::invalid,
+                "arguments and environment are longer than " + std::to_string(kMost) + " bytes",
                 "pass large data through stdin or a file");
   return {};
 }
@@ -104,10 +108,17 @@ ExitStatus status_of(const wire::Ended& ended) {
   }
   if (ended.start_errno != 0) status.reason = EndReason::not_started;
   switch (ended.stopped) {
-    case wire::Stopped::by_itself: break;
-    case wire::Stopped::wall_time: status.reason = EndReason::wall_time; break;
-    case wire::Stopped::cpu_time: status.reason = EndReason::cpu_time; break;
-    case wire::Stopped::memory: status.reason = EndReason::out_of_memory; break;
+    case wire::Stopped::by_itself:
+      break;
+    case wire::Stopped::wall_time:
+      status.reason = EndReason::wall_time;
+      break;
+    case wire::Stopped::cpu_time:
+      status.reason = EndReason::cpu_time;
+      break;
+    case wire::Stopped::memory:
+      status.reason = EndReason::out_of_memory;
+      break;
   }
   return status;
 }
@@ -116,15 +127,24 @@ ExitStatus status_of(const wire::Ended& ended) {
 
 std::string_view to_string(EndReason reason) noexcept {
   switch (reason) {
-    case EndReason::exited: return "exited";
-    case EndReason::signaled: return "signaled";
-    case EndReason::out_of_memory: return "out_of_memory";
-    case EndReason::wall_time: return "wall_time";
-    case EndReason::cpu_time: return "cpu_time";
-    case EndReason::output_limit: return "output_limit";
-    case EndReason::policy: return "policy";
-    case EndReason::not_started: return "not_started";
-    case EndReason::sandbox_gone: return "sandbox_gone";
+    case EndReason::exited:
+      return "exited";
+    case EndReason::signaled:
+      return "signaled";
+    case EndReason::out_of_memory:
+      return "out_of_memory";
+    case EndReason::wall_time:
+      return "wall_time";
+    case EndReason::cpu_time:
+      return "cpu_time";
+    case EndReason::output_limit:
+      return "output_limit";
+    case EndReason::policy:
+      return "policy";
+    case EndReason::not_started:
+      return "not_started";
+    case EndReason::sandbox_gone:
+      return "sandbox_gone";
   }
   return "exited";
 }
@@ -135,9 +155,8 @@ NativeExecution::NativeExecution(std::shared_ptr<Channel> channel, ExecutionCont
       // Never rings by itself; cancel() wakes everybody who waits.
       changed_(channel_->executor(), Clock::time_point::max()) {}
 
-asio::awaitable<Result<std::shared_ptr<NativeExecution>>> NativeExecution::start(std::shared_ptr<Channel> channel,
-                                                                                 ExecutionContext context,
-                                                                                 Command command, Limits limits) {
+asio::awaitable<Result<std::shared_ptr<NativeExecution>>> NativeExecution::start(
+    std::shared_ptr<Channel> channel, ExecutionContext context, Command command, Limits limits) {
   CO_TRY(check_command(command));
   std::shared_ptr<NativeExecution> execution(new NativeExecution(channel, std::move(context)));
   execution->most_bytes_ = command.output_bytes.value_or(limits.output_bytes);
@@ -172,7 +191,8 @@ Result<void> NativeExecution::take_ends(std::vector<UniqueFd> fds, const Command
     return {};
   }
   bool with_stdin = command.stdin_mode == StdinMode::pipe;
-  if (fds.size() != (with_stdin ? 3U : 2U)) return fail(Errc::internal, "wrong number of descriptors");
+  if (fds.size() != (with_stdin ? 3U : 2U))
+    return fail(Errc::internal, "wrong number of descriptors");
   std::size_t next = 0;
   if (with_stdin) {
     UniqueFd in = TRY(reopen_pipe(fds[next++], O_WRONLY));
@@ -231,11 +251,13 @@ asio::awaitable<void> NativeExecution::pump(OutputChunk::Stream kind) {
   std::string buffer(kChunk, '\0');
   auto drain_until = Clock::time_point::max();
   for (;;) {
-    // After the end nothing waits for a reader any more: what is in the pipe is bounded by the pipe.
+    // After the end nothing waits for a reader any more: what is in the pipe is bounded by the
+    // pipe.
     while (queued_bytes_ >= kMostQueued && !ended_ && !abandoned_) co_await wait_for_change();
     int fd = stream->descriptor.native_handle();
-    ssize_t n = stream->source == Source::socket ? ::recv(fd, buffer.data(), buffer.size(), MSG_DONTWAIT)
-                                                 : ::read(fd, buffer.data(), buffer.size());
+    ssize_t n = stream->source == Source::socket
+                    ? ::recv(fd, buffer.data(), buffer.size(), MSG_DONTWAIT)
+                    : ::read(fd, buffer.data(), buffer.size());
     if (n > 0) {
       accept(kind, buffer.substr(0, static_cast<std::size_t>(n)));
       continue;
@@ -261,7 +283,8 @@ asio::awaitable<void> NativeExecution::pump(OutputChunk::Stream kind) {
 
 asio::awaitable<void> NativeExecution::watch_end(std::unique_ptr<Channel::Box> box) {
   auto self = shared_from_this();
-  auto deadline = wall_time_.count() > 0 ? started_ + wall_time_ + kGuestGrace : Clock::time_point::max();
+  auto deadline =
+      wall_time_.count() > 0 ? started_ + wall_time_ + kGuestGrace : Clock::time_point::max();
   auto answer = co_await box->next(deadline);
   ExitStatus status;
   auto ended = answer ? answer->as<wire::Ended>() : std::nullopt;
@@ -279,12 +302,11 @@ asio::awaitable<void> NativeExecution::watch_end(std::unique_ptr<Channel::Box> b
 
 void NativeExecution::finish(ExitStatus status) {
   status.oom_kills = static_cast<std::uint32_t>(context_.oom_kills() - oom_before_);
-  bool killed = status.signal == SIGKILL || (status.reason == EndReason::exited && status.exit_code == 137);
+  bool killed =
+      status.signal == SIGKILL || (status.reason == EndReason::exited && status.exit_code == 137);
   if (status.oom_kills > 0 && killed &&
       (status.reason == EndReason::signaled || status.reason == EndReason::exited))
     status.reason = EndReason::out_of_memory;
-  if (over_limit_ && overflow_ == OutputOverflow::kill && status.reason == EndReason::signaled)
-    status.reason = EndReason::output_limit;
   ended_ = status;
   in_.reset();
   boost::system::error_code ignored;
@@ -313,15 +335,18 @@ asio::awaitable<Result<void>> NativeExecution::write_stdin(std::string data) {
   std::string_view left = data;
   while (!left.empty()) {
     if (ended_) co_return fail(Errc::conflict, "the program has ended");
-    if (!in_) co_return fail(Errc::conflict, "stdin is closed", "start the program with stdin as a pipe");
+    if (!in_)
+      co_return fail(Errc::conflict, "stdin is closed", "start the program with stdin as a pipe");
     int fd = in_->descriptor.native_handle();
-    ssize_t n = in_->source == Source::socket ? ::send(fd, left.data(), left.size(), MSG_DONTWAIT | MSG_NOSIGNAL)
-                                              : ::write(fd, left.data(), left.size());
+    ssize_t n = in_->source == Source::socket
+                    ? ::send(fd, left.data(), left.size(), MSG_DONTWAIT | MSG_NOSIGNAL)
+                    : ::write(fd, left.data(), left.size());
     if (n > 0) {
       left.remove_prefix(static_cast<std::size_t>(n));
       continue;
     }
-    if (errno == EPIPE || errno == ECONNRESET) co_return fail(Errc::conflict, "the program does not read stdin any more");
+    if (errno == EPIPE || errno == ECONNRESET)
+      co_return fail(Errc::conflict, "the program does not read stdin any more");
     if (errno != EAGAIN && errno != EINTR) co_return fail_errno("write stdin");
     boost::system::error_code ec;
     auto token = asio::redirect_error(asio::use_awaitable, ec);
@@ -337,6 +362,7 @@ void NativeExecution::close_stdin() {
 }
 
 asio::awaitable<Result<void>> NativeExecution::signal(int number) {
+  CO_TRY(context_.check_ready());
   wire::SignalExecution request;
   request.execution = id_;
   request.signal = number;
@@ -344,6 +370,7 @@ asio::awaitable<Result<void>> NativeExecution::signal(int number) {
 }
 
 asio::awaitable<Result<void>> NativeExecution::resize(TerminalSize size) {
+  CO_TRY(context_.check_ready());
   wire::Resize request;
   request.execution = id_;
   request.rows = size.rows;
@@ -356,6 +383,12 @@ asio::awaitable<Result<ExitStatus>> NativeExecution::wait() {
   while (!ended_) co_await wait_for_change();
   ExitStatus status = *ended_;
   status.truncated_bytes = truncated_bytes_;
+  // Only now: a quick program's last words are read after its end.
+  if (over_limit_ && overflow_ == OutputOverflow::kill &&
+      (status.reason == EndReason::signaled || status.reason == EndReason::exited)) {
+    status.reason = EndReason::output_limit;
+    status.exit_code = 128 + SIGKILL;
+  }
   co_return status;
 }
 
@@ -398,7 +431,9 @@ class SharedExecution final : public Execution {
   asio::awaitable<Result<void>> resize(TerminalSize size) override {
     return on_strand(strand_, execution_->resize(size));
   }
-  asio::awaitable<Result<ExitStatus>> wait() override { return on_strand(strand_, execution_->wait()); }
+  asio::awaitable<Result<ExitStatus>> wait() override {
+    return on_strand(strand_, execution_->wait());
+  }
 
  private:
   std::shared_ptr<NativeExecution> execution_;
@@ -407,7 +442,8 @@ class SharedExecution final : public Execution {
 
 }  // namespace
 
-std::unique_ptr<Execution> share(std::shared_ptr<NativeExecution> execution, asio::any_io_executor strand) {
+std::unique_ptr<Execution> share(std::shared_ptr<NativeExecution> execution,
+                                 asio::any_io_executor strand) {
   return std::make_unique<SharedExecution>(std::move(execution), std::move(strand));
 }
 

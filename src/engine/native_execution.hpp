@@ -16,7 +16,8 @@ namespace asr {
 
 // What the sandbox knows and the program's end depends on.
 struct ExecutionContext {
-  std::function<std::uint64_t()> oom_kills;  // of the sandbox so far
+  std::function<std::uint64_t()> oom_kills;   // of the sandbox so far
+  std::function<Result<void>()> check_ready;  // whether it can be asked now
 };
 
 // All of it runs on the sandbox's strand. Kept alive by the coroutines that read its pipes.
@@ -24,9 +25,8 @@ class NativeExecution : public std::enable_shared_from_this<NativeExecution> {
  public:
   using Clock = Channel::Clock;
 
-  static asio::awaitable<Result<std::shared_ptr<NativeExecution>>> start(std::shared_ptr<Channel> channel,
-                                                                         ExecutionContext context, Command command,
-                                                                         Limits limits);
+  static asio::awaitable<Result<std::shared_ptr<NativeExecution>>> start(
+      std::shared_ptr<Channel> channel, ExecutionContext context, Command command, Limits limits);
 
   std::int32_t pid() const noexcept { return pid_; }
   asio::awaitable<Result<std::optional<OutputChunk>>> read();
@@ -42,7 +42,8 @@ class NativeExecution : public std::enable_shared_from_this<NativeExecution> {
  private:
   enum class Source { pipe, socket };
   struct Stream {
-    Stream(const asio::any_io_executor& strand, int fd, Source s) : descriptor(strand, fd), source(s) {}
+    Stream(const asio::any_io_executor& strand, int fd, Source s)
+        : descriptor(strand, fd), source(s) {}
     asio::posix::stream_descriptor descriptor;
     Source source;
   };
@@ -83,6 +84,7 @@ class NativeExecution : public std::enable_shared_from_this<NativeExecution> {
 };
 
 // The same behind the public interface, safe from any thread.
-std::unique_ptr<Execution> share(std::shared_ptr<NativeExecution> execution, asio::any_io_executor strand);
+std::unique_ptr<Execution> share(std::shared_ptr<NativeExecution> execution,
+                                 asio::any_io_executor strand);
 
 }  // namespace asr

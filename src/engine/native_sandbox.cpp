@@ -22,6 +22,8 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr auto kDestroyWithin = 20s;
+constexpr auto kPingWithin = 2s;
+constexpr std::size_t kMostProcesses = 100'000;
 
 // The fields of a file request that most operations need.
 wire::File file_request(wire::FileOp op, std::string path, std::string user = "user") {
@@ -35,9 +37,11 @@ wire::File file_request(wire::FileOp op, std::string path, std::string user = "u
 Result<void> check_path(const std::string& path) {
   if (path.empty()) return fail(Errc::invalid, "the path is empty");
   if (!path.starts_with('/'))
-    return fail(Errc::invalid, "the path " + path + " is not absolute", "start it with /, as in /workspace/" + path);
+    return fail(Errc::invalid, "the path " + path + " is not absolute",
+                "start it with /, as in /workspace/" + path);
   if (path.size() > 4096) return fail(Errc::invalid, "the path is longer than 4096 bytes");
-  if (path.find('\0') != std::string::npos) return fail(Errc::invalid, "the path holds a zero byte");
+  if (path.find('\0') != std::string::npos)
+    return fail(Errc::invalid, "the path holds a zero byte");
   return {};
 }
 
@@ -70,7 +74,8 @@ Result<UniqueFd> stream_socket(Letter letter) {
 FileInfo to_info(wire::Entry entry) {
   FileInfo info;
   info.name = std::move(entry.name);
-  info.type = static_cast<FileType>(std::min<std::uint8_t>(static_cast<std::uint8_t>(entry.type), 3));
+  info.type =
+      static_cast<FileType>(std::min<std::uint8_t>(static_cast<std::uint8_t>(entry.type), 3));
   info.size = entry.size;
   info.mode = entry.mode & 07777;
   info.uid = entry.uid;
@@ -104,6 +109,7 @@ class NativeWatch final : public Watch {
 
  private:
   asio::awaitable<Result<std::vector<WatchEvent>>> next_on_strand() {
+    if (box_->lost()) co_return std::vector<WatchEvent>{{WatchEvent::Kind::overflow, "", false}};
     Letter letter = CO_TRY(co_await box_->next());
     auto events = letter.as<wire::Events>();
     if (!events) co_return fail(failure_in(letter));
@@ -111,7 +117,8 @@ class NativeWatch final : public Watch {
     for (wire::Event& event : events->events) {
       auto kind = std::min<std::uint8_t>(static_cast<std::uint8_t>(event.change),
                                          static_cast<std::uint8_t>(wire::Change::overflow));
-      result.push_back({static_cast<WatchEvent::Kind>(kind), std::move(event.path), event.directory});
+      result.push_back(
+          {static_cast<WatchEvent::Kind>(kind), std::move(event.path), event.directory});
     }
     co_return result;
   }
@@ -147,6 +154,22 @@ void NativeSandbox::learn(Isolation isolation, std::vector<std::uint32_t> step_m
   birth_.step_micros = std::move(step_micros);
 }
 
+void NativeSandbox::set_execution_limits(const Limits& limits) {
+  birth_.spec.limits.wall_time = limits.wall_time;
+  birth_.spec.limits.cpu_time = limits.cpu_time;
+  birth_.spec.limits.output_bytes = limits.output_bytes;
+}
+
+ExecutionContext NativeSandbox::execution_context() {
+  ExecutionContext context;
+  context.oom_kills = [cgroups = birth_.cgroups, id = birth_.id] { return cgroups->oom_kills(id); };
+  context.check_ready = [weak = weak_from_this()]() -> Result<void> {
+    if (auto self = weak.lock()) return self->check_ready();
+    return fail(Errc::gone, "the sandbox has ended", "create a new one");
+  };
+  return context;
+}
+
 void NativeSandbox::kill_now() noexcept {
   if (birth_.pidfd) (void)send_signal(birth_.pidfd.get(), SIGKILL);
 }
@@ -159,9 +182,12 @@ void NativeSandbox::bury_once() {
 
 Result<void> NativeSandbox::check_ready() const {
   switch (state_.load()) {
-    case SandboxState::ready: return {};
-    case SandboxState::paused: return fail(Errc::conflict, "the sandbox is paused", "resume it first");
-    case SandboxState::gone: return fail(Errc::gone, "the sandbox has ended", "create a new one");
+    case SandboxState::ready:
+      return {};
+    case SandboxState::paused:
+      return fail(Errc::conflict, "the sandbox is paused", "resume it first");
+    case SandboxState::gone:
+      return fail(Errc::gone, "the sandbox has ended", "create a new one");
   }
   return {};
 }
@@ -176,21 +202,22 @@ asio::awaitable<Result<Letter>> NativeSandbox::request(Message message, std::vec
 }
 
 template <class Message>
-asio::awaitable<Result<void>> NativeSandbox::request_done(Message message) {
-  auto asking = request(std::move(message));
+asio::awaitable<Result<void>> NativeSandbox::request_done(Message message,
+                                                          std::chrono::milliseconds within) {
+  auto asking = request(std::move(message), {}, within);
   Letter answer = CO_TRY(co_await std::move(asking));
   if (!answer.as<wire::Done>()) co_return fail(failure_in(answer));
   co_return Result<void>();
 }
 
-// ---- programs ------------------------------------------------------------------------------------
+// ---- programs
+// ------------------------------------------------------------------------------------
 
 asio::awaitable<Result<std::unique_ptr<Execution>>> NativeSandbox::start(Command command) {
   CO_TRY(check_ready());
   auto self = shared_from_this();
-  ExecutionContext context;
-  context.oom_kills = [cgroups = birth_.cgroups, id = birth_.id] { return cgroups->oom_kills(id); };
-  auto starting = NativeExecution::start(birth_.channel, std::move(context), std::move(command), birth_.spec.limits);
+  auto starting = NativeExecution::start(birth_.channel, execution_context(), std::move(command),
+                                         birth_.spec.limits);
   auto execution = CO_TRY(co_await on_strand(strand(), std::move(starting)));
   co_return share(std::move(execution), strand());
 }
@@ -203,13 +230,16 @@ asio::awaitable<void> feed(std::shared_ptr<NativeExecution> execution, std::stri
   execution->close_stdin();
 }
 
-asio::awaitable<Result<RunResult>> run_to_end(std::shared_ptr<Channel> channel, ExecutionContext context,
-                                              Command command, Limits limits, std::string input) {
+asio::awaitable<Result<RunResult>> run_to_end(std::shared_ptr<Channel> channel,
+                                              ExecutionContext context, Command command,
+                                              Limits limits, std::string input) {
   if (!input.empty()) command.stdin_mode = StdinMode::pipe;
   auto starting = NativeExecution::start(channel, std::move(context), std::move(command), limits);
   auto execution = CO_TRY(co_await std::move(starting));
-  if (!input.empty()) asio::co_spawn(channel->executor(), feed(execution, std::move(input)), asio::detached);
-  else execution->close_stdin();
+  if (!input.empty())
+    asio::co_spawn(channel->executor(), feed(execution, std::move(input)), asio::detached);
+  else
+    execution->close_stdin();
   RunResult result;
   for (;;) {
     auto chunk = CO_TRY(co_await execution->read());
@@ -225,9 +255,8 @@ asio::awaitable<Result<RunResult>> run_to_end(std::shared_ptr<Channel> channel, 
 asio::awaitable<Result<RunResult>> NativeSandbox::run(Command command, std::string input) {
   CO_TRY(check_ready());
   auto self = shared_from_this();
-  ExecutionContext context;
-  context.oom_kills = [cgroups = birth_.cgroups, id = birth_.id] { return cgroups->oom_kills(id); };
-  auto running = run_to_end(birth_.channel, std::move(context), std::move(command), birth_.spec.limits, std::move(input));
+  auto running = run_to_end(birth_.channel, execution_context(), std::move(command),
+                            birth_.spec.limits, std::move(input));
   co_return co_await on_strand(strand(), std::move(running));
 }
 
@@ -242,9 +271,11 @@ asio::awaitable<Result<std::vector<ProcessInfo>>> list_processes(std::shared_ptr
     auto page = letter.as<wire::Processes>();
     if (!page) co_return fail(failure_in(letter));
     for (wire::Process& process : page->processes)
-      all.push_back({process.pid, process.parent, process.uid, static_cast<char>(process.state), process.cpu,
-                     process.rss_bytes, std::move(process.argv)});
+      all.push_back({process.pid, process.parent, process.uid, static_cast<char>(process.state),
+                     process.cpu, process.rss_bytes, std::move(process.argv)});
     if (!page->more) co_return all;
+    if (all.size() > kMostProcesses)
+      co_return fail(Errc::internal, "the sandbox lists processes without end");
   }
 }
 
@@ -265,7 +296,8 @@ asio::awaitable<Result<void>> NativeSandbox::signal_process(std::int32_t pid, in
 
 asio::awaitable<Result<void>> NativeSandbox::kill_all() { return request_done(wire::KillAll{}); }
 
-// ---- files ---------------------------------------------------------------------------------------
+// ---- files
+// ---------------------------------------------------------------------------------------
 
 asio::awaitable<Result<UniqueFd>> NativeSandbox::open_read(std::string path, std::string user) {
   CO_TRY(check_path(path));
@@ -276,8 +308,8 @@ asio::awaitable<Result<UniqueFd>> NativeSandbox::open_read(std::string path, std
 
 namespace {
 
-// The second answer says that the worker is gone and the descriptor ours alone: what is written and closed
-// can be executed at once.
+// The second answer says that the worker is gone and the descriptor ours alone: what is written and
+// closed can be executed at once.
 asio::awaitable<Result<UniqueFd>> open_to_write(std::shared_ptr<Channel> channel, wire::File file) {
   auto box = channel->box();
   CO_TRY(channel->send(box->id(), file));
@@ -290,7 +322,8 @@ asio::awaitable<Result<UniqueFd>> open_to_write(std::shared_ptr<Channel> channel
 
 }  // namespace
 
-asio::awaitable<Result<UniqueFd>> NativeSandbox::open_write(std::string path, WriteMode mode, std::uint32_t permissions,
+asio::awaitable<Result<UniqueFd>> NativeSandbox::open_write(std::string path, WriteMode mode,
+                                                            std::uint32_t permissions,
                                                             std::string user) {
   CO_TRY(check_path(path));
   wire::File file = file_request(wire::FileOp::open_write, std::move(path), std::move(user));
@@ -302,7 +335,8 @@ asio::awaitable<Result<UniqueFd>> NativeSandbox::open_write(std::string path, Wr
   co_return co_await on_strand(strand(), std::move(opening));
 }
 
-asio::awaitable<Result<std::string>> NativeSandbox::read_file(std::string path, std::uint64_t most) {
+asio::awaitable<Result<std::string>> NativeSandbox::read_file(std::string path,
+                                                              std::uint64_t most) {
   auto opening = open_read(std::move(path), "user");
   UniqueFd fd = CO_TRY(co_await std::move(opening));
   std::string data;
@@ -318,9 +352,11 @@ asio::awaitable<Result<std::string>> NativeSandbox::read_file(std::string path, 
   }
 }
 
-asio::awaitable<Result<void>> NativeSandbox::write_file(std::string path, std::string data, std::uint32_t permissions,
+asio::awaitable<Result<void>> NativeSandbox::write_file(std::string path, std::string data,
+                                                        std::uint32_t permissions,
                                                         std::string user) {
-  auto opening = open_write(std::move(path), WriteMode::create_or_replace, permissions, std::move(user));
+  auto opening =
+      open_write(std::move(path), WriteMode::create_or_replace, permissions, std::move(user));
   UniqueFd fd = CO_TRY(co_await std::move(opening));
   std::string_view left = data;
   while (!left.empty()) {
@@ -340,7 +376,8 @@ asio::awaitable<Result<FileInfo>> NativeSandbox::stat(std::string path) {
   co_return to_info(std::move(info->entry));
 }
 
-asio::awaitable<Result<DirectoryPage>> NativeSandbox::list(std::string path, std::uint64_t cursor, std::uint32_t most) {
+asio::awaitable<Result<DirectoryPage>> NativeSandbox::list(std::string path, std::uint64_t cursor,
+                                                           std::uint32_t most) {
   CO_TRY(check_path(path));
   wire::File file = file_request(wire::FileOp::list, std::move(path));
   file.cursor = cursor;
@@ -399,11 +436,13 @@ asio::awaitable<Result<void>> NativeSandbox::symlink(std::string target, std::st
 
 namespace {
 
-asio::awaitable<Result<std::unique_ptr<Watch>>> start_watch(std::shared_ptr<Channel> channel, std::string path) {
+asio::awaitable<Result<std::unique_ptr<Watch>>> start_watch(std::shared_ptr<Channel> channel,
+                                                            std::string path) {
   auto box = channel->box();
   CO_TRY(channel->send(box->id(), file_request(wire::FileOp::watch, std::move(path))));
   Letter answer = CO_TRY(co_await box->next(Channel::Clock::now() + kAnswerWithin));
   if (!answer.as<wire::Done>()) co_return fail(failure_in(answer));
+  box->allow_loss();  // A listener that does not listen loses events, not the sandbox.
   co_return std::make_unique<NativeWatch>(channel, std::move(box));
 }
 
@@ -431,12 +470,14 @@ asio::awaitable<Result<UniqueFd>> NativeSandbox::archive_out(std::string path) {
   co_return reopened;
 }
 
-asio::awaitable<Result<Sandbox::ArchiveReport>> NativeSandbox::archive_in(std::string path, UniqueFd tar,
+asio::awaitable<Result<Sandbox::ArchiveReport>> NativeSandbox::archive_in(std::string path,
+                                                                          UniqueFd tar,
                                                                           std::string user) {
   CO_TRY(check_path(path));
   std::vector<UniqueFd> fds;
   fds.push_back(std::move(tar));
-  auto asking = request(file_request(wire::FileOp::archive_in, std::move(path), std::move(user)), std::move(fds));
+  auto asking = request(file_request(wire::FileOp::archive_in, std::move(path), std::move(user)),
+                        std::move(fds));
   Letter answer = CO_TRY(co_await std::move(asking));
   auto done = answer.as<wire::ArchiveDone>();
   if (!done) co_return fail(failure_in(answer));
@@ -445,7 +486,8 @@ asio::awaitable<Result<Sandbox::ArchiveReport>> NativeSandbox::archive_in(std::s
 
 asio::awaitable<Result<UniqueFd>> NativeSandbox::connect(std::uint16_t port) {
   if (birth_.spec.network == Network::none)
-    co_return fail(Errc::conflict, "the sandbox has no loopback", "create it with the network loopback");
+    co_return fail(Errc::conflict, "the sandbox has no loopback",
+                   "create it with the network loopback");
   wire::Connect connect;
   connect.port = port;
   auto asking = request(connect);
@@ -453,9 +495,12 @@ asio::awaitable<Result<UniqueFd>> NativeSandbox::connect(std::uint16_t port) {
   co_return stream_socket(std::move(answer));
 }
 
-// ---- life ----------------------------------------------------------------------------------------
+// ---- life
+// ----------------------------------------------------------------------------------------
 
-asio::awaitable<Result<void>> NativeSandbox::ping() { return request_done(wire::Ping{}); }
+asio::awaitable<Result<void>> NativeSandbox::ping() {
+  return request_done(wire::Ping{}, kPingWithin);
+}
 
 asio::awaitable<Result<void>> NativeSandbox::pause() {
   CO_TRY(check_ready());
@@ -465,7 +510,8 @@ asio::awaitable<Result<void>> NativeSandbox::pause() {
 }
 
 asio::awaitable<Result<void>> NativeSandbox::resume() {
-  if (state_ == SandboxState::gone) co_return fail(Errc::gone, "the sandbox has ended", "create a new one");
+  if (state_ == SandboxState::gone)
+    co_return fail(Errc::gone, "the sandbox has ended", "create a new one");
   if (state_ != SandboxState::paused) co_return fail(Errc::conflict, "the sandbox is not paused");
   CO_TRY(birth_.cgroups->freeze(birth_.id, false));
   state_ = SandboxState::ready;
@@ -473,7 +519,8 @@ asio::awaitable<Result<void>> NativeSandbox::resume() {
 }
 
 asio::awaitable<Result<Usage>> NativeSandbox::usage() {
-  if (state_ == SandboxState::gone) co_return fail(Errc::gone, "the sandbox has ended", "create a new one");
+  if (state_ == SandboxState::gone)
+    co_return fail(Errc::gone, "the sandbox has ended", "create a new one");
   Usage usage;
   birth_.cgroups->measure(birth_.id, usage);
   usage.disk_limit_bytes = birth_.spec.limits.disk_bytes;
@@ -505,7 +552,9 @@ asio::awaitable<Result<void>> await_end(asio::any_io_executor executor, UniqueFd
   deadline.cancel();
   // The handler above refers to this frame: let it run before leaving.
   co_await asio::post(executor, asio::use_awaitable);
-  if (late) co_return fail(Errc::timeout, "the sandbox's processes did not end", "see agent-sandbox doctor");
+  if (late)
+    co_return fail(Errc::timeout, "the sandbox's processes did not end",
+                   "see agent-sandbox doctor");
   co_return Result<void>();
 }
 

@@ -39,6 +39,8 @@ class NativeSandbox final : public Sandbox, public std::enable_shared_from_this<
   void begin();
   // What the guest's greeting told; before anybody else knows this sandbox.
   void learn(Isolation isolation, std::vector<std::uint32_t> step_micros);
+  // Those that hold for programs, not for the sandbox: a pool serves whoever asks for other ones.
+  void set_execution_limits(const Limits& limits);
   // From any thread, without waiting for anything.
   void kill_now() noexcept;
 
@@ -47,7 +49,9 @@ class NativeSandbox final : public Sandbox, public std::enable_shared_from_this<
   const Isolation& isolation() const noexcept override { return birth_.isolation; }
   SandboxState state() const noexcept override { return state_.load(); }
   std::int32_t host_pid() const noexcept override { return birth_.host_pid; }
-  const std::vector<std::uint32_t>& step_micros() const noexcept override { return birth_.step_micros; }
+  const std::vector<std::uint32_t>& step_micros() const noexcept override {
+    return birth_.step_micros;
+  }
 
   asio::awaitable<Result<std::unique_ptr<Execution>>> start(Command command) override;
   asio::awaitable<Result<RunResult>> run(Command command, std::string input) override;
@@ -56,13 +60,15 @@ class NativeSandbox final : public Sandbox, public std::enable_shared_from_this<
   asio::awaitable<Result<void>> kill_all() override;
 
   asio::awaitable<Result<UniqueFd>> open_read(std::string path, std::string user) override;
-  asio::awaitable<Result<UniqueFd>> open_write(std::string path, WriteMode mode, std::uint32_t permissions,
+  asio::awaitable<Result<UniqueFd>> open_write(std::string path, WriteMode mode,
+                                               std::uint32_t permissions,
                                                std::string user) override;
   asio::awaitable<Result<std::string>> read_file(std::string path, std::uint64_t most) override;
-  asio::awaitable<Result<void>> write_file(std::string path, std::string data, std::uint32_t permissions,
-                                           std::string user) override;
+  asio::awaitable<Result<void>> write_file(std::string path, std::string data,
+                                           std::uint32_t permissions, std::string user) override;
   asio::awaitable<Result<FileInfo>> stat(std::string path) override;
-  asio::awaitable<Result<DirectoryPage>> list(std::string path, std::uint64_t cursor, std::uint32_t most) override;
+  asio::awaitable<Result<DirectoryPage>> list(std::string path, std::uint64_t cursor,
+                                              std::uint32_t most) override;
   asio::awaitable<Result<void>> make_directory(std::string path, std::uint32_t mode) override;
   asio::awaitable<Result<void>> move(std::string from, std::string to) override;
   asio::awaitable<Result<void>> copy(std::string from, std::string to) override;
@@ -71,7 +77,8 @@ class NativeSandbox final : public Sandbox, public std::enable_shared_from_this<
   asio::awaitable<Result<void>> symlink(std::string target, std::string path) override;
   asio::awaitable<Result<std::unique_ptr<Watch>>> watch(std::string path) override;
   asio::awaitable<Result<UniqueFd>> archive_out(std::string path) override;
-  asio::awaitable<Result<ArchiveReport>> archive_in(std::string path, UniqueFd tar, std::string user) override;
+  asio::awaitable<Result<ArchiveReport>> archive_in(std::string path, UniqueFd tar,
+                                                    std::string user) override;
   asio::awaitable<Result<UniqueFd>> connect(std::uint16_t port) override;
 
   asio::awaitable<Result<void>> ping() override;
@@ -84,13 +91,16 @@ class NativeSandbox final : public Sandbox, public std::enable_shared_from_this<
   const asio::any_io_executor& strand() const noexcept { return birth_.channel->executor(); }
   Result<void> check_ready() const;
   void bury_once();
+  struct ExecutionContext execution_context();
 
   // On the strand, with the sandbox ready to answer.
   template <class Message>
-  asio::awaitable<Result<Letter>> request(Message message, std::vector<UniqueFd> fds = {},
-                                          std::chrono::milliseconds within = std::chrono::minutes(30));
+  asio::awaitable<Result<Letter>> request(
+      Message message, std::vector<UniqueFd> fds = {},
+      std::chrono::milliseconds within = std::chrono::minutes(30));
   template <class Message>
-  asio::awaitable<Result<void>> request_done(Message message);
+  asio::awaitable<Result<void>> request_done(
+      Message message, std::chrono::milliseconds within = std::chrono::minutes(30));
   Birth birth_;
   std::function<void(Remains)> bury_;
   std::atomic<SandboxState> state_{SandboxState::ready};

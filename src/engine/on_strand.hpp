@@ -9,7 +9,8 @@
 namespace asr {
 
 template <class T>
-boost::asio::awaitable<T> on_strand(boost::asio::any_io_executor strand, boost::asio::awaitable<T> work) {
+boost::asio::awaitable<T> on_strand(boost::asio::any_io_executor strand,
+                                    boost::asio::awaitable<T> work) {
   co_return co_await boost::asio::co_spawn(strand, std::move(work), boost::asio::use_awaitable);
 }
 

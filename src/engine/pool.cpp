@@ -10,7 +10,10 @@ namespace asr {
 using namespace std::chrono_literals;
 
 Pool::Pool(asio::any_io_executor executor, SandboxSpec spec, PoolOptions options, Make make)
-    : executor_(std::move(executor)), spec_(std::move(spec)), options_(options), make_(std::move(make)) {}
+    : executor_(std::move(executor)),
+      spec_(std::move(spec)),
+      options_(options),
+      make_(std::move(make)) {}
 
 std::shared_ptr<Sandbox> Pool::pop() {
   std::lock_guard lock(mutex_);
@@ -52,7 +55,8 @@ void Pool::refill() {
   for (;;) {
     {
       std::lock_guard lock(mutex_);
-      if (closed_ || ready_.size() + making_ >= options_.size || making_ >= options_.refill_at_once) return;
+      if (closed_ || ready_.size() + making_ >= options_.size || making_ >= options_.refill_at_once)
+        return;
       ++making_;
     }
     asio::co_spawn(executor_, refill_one(), asio::detached);

@@ -1,4 +1,5 @@
-// One live sandbox, as the daemon sees it. Every call is a message to its guest, or a word to its cgroup.
+// One live sandbox, as the daemon sees it. Every call is a message to its guest, or a word to its
+// cgroup.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -75,21 +76,24 @@ class Sandbox {
   virtual asio::awaitable<Result<void>> kill_all() = 0;  // every program; the sandbox lives on
 
   // Files. Paths are resolved inside the sandbox with the rights of `user`.
-  virtual asio::awaitable<Result<UniqueFd>> open_read(std::string path, std::string user = "user") = 0;
+  virtual asio::awaitable<Result<UniqueFd>> open_read(std::string path,
+                                                      std::string user = "user") = 0;
   virtual asio::awaitable<Result<UniqueFd>> open_write(std::string path, WriteMode mode,
                                                        std::uint32_t permissions = 0644,
                                                        std::string user = "user") = 0;
-  virtual asio::awaitable<Result<std::string>> read_file(std::string path, std::uint64_t most = 64ULL << 20) = 0;
+  virtual asio::awaitable<Result<std::string>> read_file(std::string path,
+                                                         std::uint64_t most = 64ULL << 20) = 0;
   virtual asio::awaitable<Result<void>> write_file(std::string path, std::string data,
                                                    std::uint32_t permissions = 0644,
                                                    std::string user = "user") = 0;
   virtual asio::awaitable<Result<FileInfo>> stat(std::string path) = 0;
   virtual asio::awaitable<Result<DirectoryPage>> list(std::string path, std::uint64_t cursor = 0,
                                                       std::uint32_t most = 1000) = 0;
-  virtual asio::awaitable<Result<void>> make_directory(std::string path, std::uint32_t mode = 0755) = 0;  // with parents
+  virtual asio::awaitable<Result<void>> make_directory(
+      std::string path, std::uint32_t mode = 0755) = 0;  // with parents
   virtual asio::awaitable<Result<void>> move(std::string from, std::string to) = 0;
-  virtual asio::awaitable<Result<void>> copy(std::string from, std::string to) = 0;   // recursive
-  virtual asio::awaitable<Result<void>> remove(std::string path) = 0;                 // recursive
+  virtual asio::awaitable<Result<void>> copy(std::string from, std::string to) = 0;  // recursive
+  virtual asio::awaitable<Result<void>> remove(std::string path) = 0;                // recursive
   virtual asio::awaitable<Result<void>> change_mode(std::string path, std::uint32_t mode) = 0;
   virtual asio::awaitable<Result<void>> symlink(std::string target, std::string path) = 0;
   virtual asio::awaitable<Result<std::unique_ptr<Watch>>> watch(std::string path) = 0;
@@ -98,11 +102,11 @@ class Sandbox {
   virtual asio::awaitable<Result<UniqueFd>> archive_out(std::string path) = 0;
   struct ArchiveReport {
     std::uint64_t entries = 0;
-    std::uint64_t skipped = 0;             // devices, sockets, names that lead outside
-    std::vector<std::string> reasons;      // of the first few that were skipped
+    std::uint64_t skipped = 0;         // devices, sockets, names that lead outside
+    std::vector<std::string> reasons;  // of the first few that were skipped
   };
-  // Unpacks a tar stream (plain, or compressed with gzip, bzip2, xz or zstd) read from `tar`: a file, or
-  // a pipe the caller fills meanwhile.
+  // Unpacks a tar stream (plain, or compressed with gzip, bzip2, xz or zstd) read from `tar`: a
+  // file, or a pipe the caller fills meanwhile.
   virtual asio::awaitable<Result<ArchiveReport>> archive_in(std::string path, UniqueFd tar,
                                                             std::string user = "user") = 0;
 

@@ -27,13 +27,15 @@ constexpr auto kConfigureWithin = 30s;
 constexpr auto kLaunchWithin = 30s;
 
 Errc to_errc(std::uint8_t code) {
-  return code <= static_cast<std::uint8_t>(Errc::internal) ? static_cast<Errc>(code) : Errc::internal;
+  return code <= static_cast<std::uint8_t>(Errc::internal) ? static_cast<Errc>(code)
+                                                           : Errc::internal;
 }
 
 Error refusal(const Letter& letter) {
   if (auto refused = letter.as<wire::LaunchRefused>())
-    return Error(Errc::os, "zygote: " + refused->what,
-                 to_errc(refused->code) == Errc::denied ? "agent-sandbox doctor tells what is missing" : "");
+    return Error(
+        Errc::os, "zygote: " + refused->what,
+        to_errc(refused->code) == Errc::denied ? "agent-sandbox doctor tells what is missing" : "");
   return Error(Errc::internal, "the zygote sent a wrong answer");
 }
 
@@ -48,7 +50,8 @@ Result<UniqueFd> zygote_image() {
     if (n <= 0) return fail_errno("write zygote image");
     at += n;
   }
-  if (::fcntl(image.get(), F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) != 0)
+  if (::fcntl(image.get(), F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) !=
+      0)
     return fail_errno("seal zygote image");
   return image;
 }
@@ -67,15 +70,15 @@ ZygoteProcess::~ZygoteProcess() {
   }
 }
 
-asio::awaitable<Result<std::shared_ptr<ZygoteProcess>>> ZygoteProcess::start(asio::any_io_executor executor,
-                                                                             int image,
-                                                                             wire::Configure configure) {
+asio::awaitable<Result<std::shared_ptr<ZygoteProcess>>> ZygoteProcess::start(
+    asio::any_io_executor executor, int image, wire::Configure configure) {
   SocketPair sockets = CO_TRY(seqpacket_pair());
   const char* argv[] = {"agent-sandbox-zygote", nullptr};
   Spawned spawned = CO_TRY(spawn_image(image, argv, sockets.second.get()));
   sockets.second.reset();
   auto channel = std::make_shared<Channel>(asio::make_strand(executor), std::move(sockets.first));
-  std::shared_ptr<ZygoteProcess> zygote(new ZygoteProcess(channel, spawned.pid, std::move(spawned.pidfd)));
+  std::shared_ptr<ZygoteProcess> zygote(
+      new ZygoteProcess(channel, spawned.pid, std::move(spawned.pidfd)));
   auto alive = zygote->alive_;
 
   auto talk = [](std::shared_ptr<Channel> link, std::shared_ptr<std::atomic<bool>> flag,
@@ -92,7 +95,8 @@ asio::awaitable<Result<std::shared_ptr<ZygoteProcess>>> ZygoteProcess::start(asi
   co_return zygote;
 }
 
-asio::awaitable<Result<LaunchedProcess>> ZygoteProcess::launch(wire::Create create, std::vector<UniqueFd> fds,
+asio::awaitable<Result<LaunchedProcess>> ZygoteProcess::launch(wire::Create create,
+                                                               std::vector<UniqueFd> fds,
                                                                std::function<void()> meanwhile) {
   auto talk = [](std::shared_ptr<Channel> link, wire::Create request, std::vector<UniqueFd> sent,
                  std::function<void()> work) -> asio::awaitable<Result<LaunchedProcess>> {
@@ -103,7 +107,9 @@ asio::awaitable<Result<LaunchedProcess>> ZygoteProcess::launch(wire::Create crea
     CO_TRY(link->send(box->id(), request, borrowed));
     sent.clear();
     work();
-    Letter answer = CO_TRY(co_await box->next(Channel::Clock::now() + kLaunchWithin));
+    auto answered = co_await box->next(Channel::Clock::now() + kLaunchWithin);
+    if (!answered && !link->is_open()) co_return fail(Errc::os, "the zygote has ended");
+    Letter answer = CO_TRY(std::move(answered));
     auto launched = answer.as<wire::Launched>();
     if (!launched || answer.fds.size() != 1) co_return fail(refusal(answer));
     co_return LaunchedProcess{launched->pid, std::move(answer.fds[0])};

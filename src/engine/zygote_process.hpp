@@ -1,8 +1,9 @@
-// The daemon's side of one zygote: starts it, configures it for one environment, asks it for sandboxes.
+// The daemon's side of one zygote: starts it, configures it for one environment, asks it for
+// sandboxes.
 #pragma once
 
-#include <boost/asio/any_io_executor.hpp>
 #include <atomic>
+#include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <memory>
 #include <vector>
@@ -24,8 +25,8 @@ struct LaunchedProcess {
 
 class ZygoteProcess {
  public:
-  static asio::awaitable<Result<std::shared_ptr<ZygoteProcess>>> start(asio::any_io_executor executor, int image,
-                                                                       wire::Configure configure);
+  static asio::awaitable<Result<std::shared_ptr<ZygoteProcess>>> start(
+      asio::any_io_executor executor, int image, wire::Configure configure);
   ~ZygoteProcess();
   ZygoteProcess(const ZygoteProcess&) = delete;
   ZygoteProcess& operator=(const ZygoteProcess&) = delete;

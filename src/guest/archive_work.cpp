@@ -1,6 +1,6 @@
-// Tar streams in and out. Parsing happens here, with the user's rights inside the sandbox: an archive that
-// breaks the parser breaks nothing else. Entries are placed by us, not by the library: names cannot lead
-// out of the folder, devices are not made, and ownership is the user's.
+// Tar streams in and out. Parsing happens here, with the user's rights inside the sandbox: an
+// archive that breaks the parser breaks nothing else. Entries are placed by us, not by the library:
+// names cannot lead out of the folder, devices are not made, and ownership is the user's.
 
 #include <archive.h>
 #include <archive_entry.h>
@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <map>
 #include <memory>
 
 #include "guest/paths.hpp"
@@ -40,7 +41,8 @@ Error archive_error(archive* a, const std::string& what) {
   return Error(Errc::invalid, what + ": " + (text != nullptr ? text : "unknown error"));
 }
 
-// ---- out -----------------------------------------------------------------------------------------
+// ---- out
+// -----------------------------------------------------------------------------------------
 
 class Packer {
  public:
@@ -48,7 +50,8 @@ class Packer {
 
   Result<void> add(int dir, const std::string& name, const std::string& path, int depth) {
     struct stat info {};
-    if (::fstatat(dir, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) return {};  // Removed meanwhile.
+    if (::fstatat(dir, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0)
+      return {};  // Removed meanwhile.
     if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode) && !S_ISLNK(info.st_mode)) return {};
     UniqueFd fd;
     if (!S_ISLNK(info.st_mode)) {
@@ -68,8 +71,18 @@ class Packer {
       ::archive_entry_set_symlink(entry.get(), target.c_str());
       ::archive_entry_set_size(entry.get(), 0);
     }
-    if (::archive_write_header(out_, entry.get()) < ARCHIVE_WARN) return fail(archive_error(out_, path));
-    if (S_ISREG(info.st_mode)) return add_contents(fd.get(), static_cast<std::uint64_t>(info.st_size), path);
+    if (S_ISREG(info.st_mode) && info.st_nlink > 1) {
+      auto [first, is_first] = links_.try_emplace({info.st_dev, info.st_ino}, path);
+      if (!is_first) {
+        ::archive_entry_set_hardlink(entry.get(), first->second.c_str());
+        ::archive_entry_set_size(entry.get(), 0);
+        info.st_size = 0;
+      }
+    }
+    if (::archive_write_header(out_, entry.get()) < ARCHIVE_WARN)
+      return fail(archive_error(out_, path));
+    if (S_ISREG(info.st_mode))
+      return add_contents(fd.get(), static_cast<std::uint64_t>(info.st_size), path);
     if (S_ISDIR(info.st_mode)) return add_below(fd.get(), path, depth);
     return {};
   }
@@ -107,9 +120,12 @@ class Packer {
   }
 
   archive* out_;
+  std::map<std::pair<dev_t, ino_t>, std::string>
+      links_;  // Files with several names, by the first seen.
 };
 
-// ---- in ------------------------------------------------------------------------------------------
+// ---- in
+// ------------------------------------------------------------------------------------------
 
 class Unpacker {
  public:
@@ -121,9 +137,14 @@ class Unpacker {
       int status = ::archive_read_next_header(in_, &entry);
       if (status == ARCHIVE_EOF) break;
       if (status < ARCHIVE_WARN) return fail(archive_error(in_, "archive"));
-      if (++done_.entries > kMostEntries) return fail(Errc::exhausted, "more than a million entries");
+      if (++done_.entries > kMostEntries)
+        return fail(Errc::exhausted, "more than a million entries");
       TRY(place(entry));
     }
+    // Last, and innermost first: a folder without the right to write could not have been filled.
+    for (auto folder = folders_.rbegin(); folder != folders_.rend(); ++folder)
+      if (auto parent = parent_for(folder->first))
+        (void)::fchmodat(parent->get(), last_of(folder->first).c_str(), folder->second, 0);
     done_.entries -= done_.skipped;
     return done_;
   }
@@ -131,7 +152,8 @@ class Unpacker {
  private:
   Result<void> skip(const std::string& name, const std::string& reason) {
     ++done_.skipped;
-    if (done_.reasons.size() < kMostReasons) done_.reasons.push_back(name.substr(0, 200) + ": " + reason);
+    if (done_.reasons.size() < kMostReasons)
+      done_.reasons.push_back(name.substr(0, 200) + ": " + reason);
     return {};
   }
 
@@ -139,12 +161,15 @@ class Unpacker {
   Result<UniqueFd> parent_for(const std::string& name) {
     UniqueFd here(::fcntl(top_, F_DUPFD_CLOEXEC, 3));
     std::size_t from = 0;
-    for (std::size_t slash = 0; (slash = name.find('/', from)) != std::string::npos; from = slash + 1) {
+    for (std::size_t slash = 0; (slash = name.find('/', from)) != std::string::npos;
+         from = slash + 1) {
       std::string part = name.substr(from, slash - from);
       if (part.empty() || part == ".") continue;
-      if (::mkdirat(here.get(), part.c_str(), 0755) != 0 && errno != EEXIST) return fail_errno(name);
+      if (::mkdirat(here.get(), part.c_str(), 0755) != 0 && errno != EEXIST)
+        return fail_errno(name);
       // A link in the way is refused: an archive could have put it there to lead us elsewhere.
-      UniqueFd next(::openat(here.get(), part.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+      UniqueFd next(
+          ::openat(here.get(), part.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
       if (!next) return fail_errno(name);
       here = std::move(next);
     }
@@ -159,6 +184,11 @@ class Unpacker {
     return name;
   }
 
+  static std::string last_of(const std::string& name) {
+    std::size_t slash = name.rfind('/');
+    return slash == std::string::npos ? name : name.substr(slash + 1);
+  }
+
   static bool leads_outside(const std::string& name) {
     return name == ".." || name.starts_with("../") || name.find("/../") != std::string::npos ||
            name.ends_with("/..");
@@ -167,19 +197,22 @@ class Unpacker {
   Result<void> place(archive_entry* entry) {
     std::string name = clean(::archive_entry_pathname(entry));
     if (name.empty() || name == ".") return {};
-    if (name.size() > 4000 || name.find('\0') != std::string::npos) return skip(name, "the name is too long");
+    if (name.size() > 4000 || name.find('\0') != std::string::npos)
+      return skip(name, "the name is too long");
     if (leads_outside(name)) return skip(name, "the name leads outside");
     auto parent = parent_for(name);
     if (!parent) return skip(name, parent.error().what);
-    std::string last = name.substr(name.rfind('/') == std::string::npos ? 0 : name.rfind('/') + 1);
-    auto mode = static_cast<mode_t>(::archive_entry_perm(entry) & 0777);
+    std::string last = last_of(name);
+    auto mode = static_cast<mode_t>(::archive_entry_perm(entry) & 01777);  // No set-id bits.
 
-    if (const char* target = ::archive_entry_hardlink(entry)) return hard_link(name, *parent, last, clean(target));
+    if (const char* target = ::archive_entry_hardlink(entry))
+      return hard_link(name, *parent, last, clean(target));
     switch (::archive_entry_filetype(entry)) {
       case AE_IFDIR:
-        if (::mkdirat(parent->get(), last.c_str(), mode) != 0 && errno != EEXIST) return skip(name, "cannot be made");
-        // Writable for us until the end: entries below it may follow.
+        if (::mkdirat(parent->get(), last.c_str(), mode) != 0 && errno != EEXIST)
+          return skip(name, "cannot be made");
         (void)::fchmodat(parent->get(), last.c_str(), mode | 0700, 0);
+        folders_.emplace_back(name, mode);
         return give_to_owner(entry, *parent, last);
       case AE_IFLNK: {
         const char* target = ::archive_entry_symlink(entry);
@@ -188,8 +221,10 @@ class Unpacker {
           return skip(name, "the link cannot be made");
         return give_to_owner(entry, *parent, last);
       }
-      case AE_IFREG: return write_file(entry, name, *parent, last, mode);
-      default: return skip(name, "devices, sockets and FIFOs are not unpacked");
+      case AE_IFREG:
+        return write_file(entry, name, *parent, last, mode);
+      default:
+        return skip(name, "devices, sockets and FIFOs are not unpacked");
     }
   }
 
@@ -198,7 +233,7 @@ class Unpacker {
     if (leads_outside(target) || target.empty()) return skip(name, "the link leads outside");
     auto from = parent_for(target);
     if (!from) return skip(name, from.error().what);
-    std::string source = target.substr(target.rfind('/') == std::string::npos ? 0 : target.rfind('/') + 1);
+    std::string source = last_of(target);
     (void)::unlinkat(parent.get(), last.c_str(), 0);
     if (::linkat(from->get(), source.c_str(), parent.get(), last.c_str(), 0) != 0)
       return skip(name, "the hard link cannot be made");
@@ -209,8 +244,11 @@ class Unpacker {
                           const std::string& last, mode_t mode) {
     // Replaced, not opened: what is there may be a link or a FIFO.
     (void)::unlinkat(parent.get(), last.c_str(), 0);
-    UniqueFd fd(::openat(parent.get(), last.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
-    if (!fd) return errno == ENOSPC ? Result<void>(fail_errno(name)) : skip(name, "the file cannot be made");
+    UniqueFd fd(::openat(parent.get(), last.c_str(),
+                         O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
+    if (!fd)
+      return errno == ENOSPC ? Result<void>(fail_errno(name))
+                             : skip(name, "the file cannot be made");
     const void* block = nullptr;
     std::size_t size = 0;
     la_int64_t offset = 0;
@@ -235,8 +273,10 @@ class Unpacker {
     return give_to_owner(entry, parent, last);
   }
 
-  // Root may give files away, and an image's owners mean something; anybody else keeps what is unpacked.
-  static Result<void> give_to_owner(archive_entry* entry, const UniqueFd& parent, const std::string& last) {
+  // Root may give files away, and an image's owners mean something; anybody else keeps what is
+  // unpacked.
+  static Result<void> give_to_owner(archive_entry* entry, const UniqueFd& parent,
+                                    const std::string& last) {
     if (::geteuid() != 0) return {};
     auto uid = ::archive_entry_uid(entry);
     auto gid = ::archive_entry_gid(entry);
@@ -248,6 +288,7 @@ class Unpacker {
 
   archive* in_;
   int top_;
+  std::vector<std::pair<std::string, mode_t>> folders_;
   wire::ArchiveDone done_;
 };
 
@@ -255,7 +296,8 @@ class Unpacker {
 
 Result<void> work_on_archive_out(const Work& work, const wire::File& request) {
   UniqueFd root = TRY(sandbox_root());
-  UniqueFd top = TRY(open_resolved(root.get(), request.path, O_RDONLY | O_NONBLOCK, Resolve::in_root));
+  UniqueFd top =
+      TRY(open_resolved(root.get(), request.path, O_RDONLY | O_NONBLOCK, Resolve::in_root));
   struct stat info {};
   if (::fstat(top.get(), &info) != 0) return fail_errno(request.path);
   int ends[2];
@@ -270,8 +312,8 @@ Result<void> work_on_archive_out(const Work& work, const wire::File& request) {
   ::archive_write_set_format_pax_restricted(out.get());
   ::archive_write_set_bytes_per_block(out.get(), 65536);
   ::archive_write_set_bytes_in_last_block(out.get(), 512);
-  // The answer went out with the pipe, so a failure now can only be an early end of the stream, which tar
-  // readers notice: the archive lacks its end mark.
+  // The answer went out with the pipe, so a failure now can only be an early end of the stream,
+  // which tar readers notice: the archive lacks its end mark.
   if (::archive_write_open_fd(out.get(), writer.get()) != ARCHIVE_OK) ::_exit(0);
   Packer packer(out.get());
   Result<void> packed;
@@ -294,7 +336,8 @@ Result<void> work_on_archive_in(const Work& work, const wire::File& request, Uni
     if (::mkdirat(place.parent.get(), place.name.c_str(), 0755) != 0 && errno != EEXIST)
       return fail_errno(request.path);
   }
-  UniqueFd top = TRY(open_resolved(root.get(), request.path, O_PATH | O_DIRECTORY, Resolve::in_root));
+  UniqueFd top =
+      TRY(open_resolved(root.get(), request.path, O_PATH | O_DIRECTORY, Resolve::in_root));
   std::unique_ptr<archive, FreeReader> in(::archive_read_new());
   ::archive_read_support_format_tar(in.get());
   ::archive_read_support_filter_gzip(in.get());

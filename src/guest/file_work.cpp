@@ -1,5 +1,5 @@
-// File operations that end by themselves. Paths are resolved by the kernel inside the sandbox's own root;
-// what is opened for the daemon is a regular file of a real file system, or nothing.
+// File operations that end by themselves. Paths are resolved by the kernel inside the sandbox's own
+// root; what is opened for the daemon is a regular file of a real file system, or nothing.
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -41,7 +41,8 @@ Result<wire::Entry> describe(int dir, const std::string& name) {
   entry.mode = info.st_mode & 07777;
   entry.uid = info.st_uid;
   entry.gid = info.st_gid;
-  entry.modified = std::chrono::seconds(info.st_mtim.tv_sec) + std::chrono::nanoseconds(info.st_mtim.tv_nsec);
+  entry.modified =
+      std::chrono::seconds(info.st_mtim.tv_sec) + std::chrono::nanoseconds(info.st_mtim.tv_nsec);
   if (entry.type == wire::EntryType::symlink) {
     std::array<char, 4096> target{};
     ssize_t n = ::readlinkat(dir, name.c_str(), target.data(), target.size());
@@ -62,10 +63,12 @@ Result<void> stat_path(const Work& work, const File& request) {
   return work.answer(info);
 }
 
-// Cursors are the file system's own positions, so a page costs what is on it, not what is before it.
+// Cursors are the file system's own positions, so a page costs what is on it, not what is before
+// it.
 Result<void> list_path(const Work& work, const File& request) {
   UniqueFd root = TRY(sandbox_root());
-  UniqueFd dir = TRY(open_resolved(root.get(), request.path, O_RDONLY | O_DIRECTORY, Resolve::in_root));
+  UniqueFd dir =
+      TRY(open_resolved(root.get(), request.path, O_RDONLY | O_DIRECTORY, Resolve::in_root));
   if (request.cursor != 0 && ::lseek(dir.get(), static_cast<off_t>(request.cursor), SEEK_SET) < 0)
     return fail(Errc::invalid, "not a cursor of this directory");
   constexpr std::size_t kPageBytes = 96 * 1024;  // of kMaxPacket
@@ -97,8 +100,8 @@ Result<void> list_path(const Work& work, const File& request) {
   return work.answer(page);
 }
 
-// The kernel's own pseudo files are not for the daemon to read or write: some block, some have effects,
-// and this process's memory is among them.
+// The kernel's own pseudo files are not for the daemon to read or write: some block, some have
+// effects, and this process's memory is among them.
 Result<void> check_is_plain_file(int fd, const std::string& path) {
   struct stat info {};
   if (::fstat(fd, &info) != 0) return fail_errno(path);
@@ -106,7 +109,8 @@ Result<void> check_is_plain_file(int fd, const std::string& path) {
   if (!S_ISREG(info.st_mode)) return fail(Errc::denied, path + " is not a regular file");
   struct statfs system {};
   if (::fstatfs(fd, &system) != 0) return fail_errno(path);
-  for (auto magic : {PROC_SUPER_MAGIC, DEVPTS_SUPER_MAGIC, SYSFS_MAGIC, CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC})
+  for (auto magic :
+       {PROC_SUPER_MAGIC, DEVPTS_SUPER_MAGIC, SYSFS_MAGIC, CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC})
     if (static_cast<unsigned long>(system.f_type) == static_cast<unsigned long>(magic))
       return fail(Errc::denied, path + " is not a file of the sandbox's own");
   return {};
@@ -115,7 +119,8 @@ Result<void> check_is_plain_file(int fd, const std::string& path) {
 Result<void> open_for_reading(const Work& work, const File& request) {
   UniqueFd root = TRY(sandbox_root());
   // O_NONBLOCK: a FIFO without a writer must not hold us.
-  UniqueFd fd = TRY(open_resolved(root.get(), request.path, O_RDONLY | O_NONBLOCK | O_NOCTTY, Resolve::in_root));
+  UniqueFd fd = TRY(
+      open_resolved(root.get(), request.path, O_RDONLY | O_NONBLOCK | O_NOCTTY, Resolve::in_root));
   TRY(check_is_plain_file(fd.get(), request.path));
   std::array<int, 1> sent{fd.get()};
   return work.answer(wire::Opened{}, sent);
@@ -127,7 +132,8 @@ Result<void> open_for_writing(const Work& work, const File& request) {
   int flags = O_WRONLY | O_CREAT | O_NONBLOCK | O_NOCTTY;
   if (request.mode_flags == 1) flags |= O_APPEND;
   if (request.mode_flags == 2) flags |= O_EXCL;
-  UniqueFd fd = TRY(open_resolved(root.get(), request.path, flags, Resolve::in_root, request.mode & 07777));
+  UniqueFd fd =
+      TRY(open_resolved(root.get(), request.path, flags, Resolve::in_root, request.mode & 07777));
   // Checked before anything is thrown away.
   TRY(check_is_plain_file(fd.get(), request.path));
   if (request.mode_flags == 0) {
@@ -145,42 +151,62 @@ Result<void> make_directory(const Work& work, const File& request) {
   if (::mkdirat(place.parent.get(), place.name.c_str(), request.mode & 07777) != 0) {
     int err = errno;
     struct stat info {};
-    if (err != EEXIST || ::fstatat(place.parent.get(), place.name.c_str(), &info, 0) != 0 || !S_ISDIR(info.st_mode))
+    if (err != EEXIST || ::fstatat(place.parent.get(), place.name.c_str(), &info, 0) != 0 ||
+        !S_ISDIR(info.st_mode))
       return fail(errno_error(err, request.path));
   }
   return work.answer(wire::Done{});
 }
 
-constexpr int kDeepest = 256;  // A descriptor per level; far above what people make, below any limit.
+constexpr int kDeepest =
+    256;  // A descriptor per level; far above what people make, below any limit.
 
-Result<void> copy_contents(int from, int to) {
-  for (;;) {
-    ssize_t n = ::copy_file_range(from, nullptr, to, nullptr, 1 << 30, 0);
-    if (n == 0) return {};
-    if (n > 0) continue;
-    if (errno == EINTR) continue;
-    if (errno != EXDEV && errno != EINVAL && errno != EOPNOTSUPP && errno != ENOSYS) return fail_errno("copy");
-    break;
-  }
+Result<void> copy_extent(int from, int to, off_t at, off_t end) {
   std::array<char, 65536> chunk{};
-  for (;;) {
-    ssize_t n = ::read(from, chunk.data(), chunk.size());
-    if (n == 0) return {};
+  while (at < end) {
+    ssize_t n =
+        ::pread(from, chunk.data(),
+                std::min<std::size_t>(chunk.size(), static_cast<std::size_t>(end - at)), at);
     if (n < 0) return fail_errno("read");
-    for (ssize_t at = 0; at < n;) {
-      ssize_t written = ::write(to, chunk.data() + at, static_cast<std::size_t>(n - at));
+    if (n == 0) return {};  // It became shorter meanwhile.
+    for (ssize_t done = 0; done < n;) {
+      ssize_t written =
+          ::pwrite(to, chunk.data() + done, static_cast<std::size_t>(n - done), at + done);
       if (written < 0) return fail_errno("write");
-      at += written;
+      done += written;
     }
+    at += n;
   }
+  return {};
 }
 
-Result<void> copy_entry(int from_dir, const std::string& from, int to_dir, const std::string& to, int depth);
+// Holes stay holes: a sparse file may be larger than the disk.
+Result<void> copy_contents(int from, int to) {
+  struct stat info {};
+  if (::fstat(from, &info) != 0) return fail_errno("stat");
+  for (off_t at = 0; at < info.st_size;) {
+    off_t data = ::lseek(from, at, SEEK_DATA);
+    if (data < 0) {
+      if (errno == ENXIO) break;  // Nothing but a hole to the end.
+      return fail_errno("seek");
+    }
+    off_t hole = ::lseek(from, data, SEEK_HOLE);
+    if (hole < 0) return fail_errno("seek");
+    TRY(copy_extent(from, to, data, hole));
+    at = hole;
+  }
+  if (::ftruncate(to, info.st_size) != 0) return fail_errno("truncate");
+  return {};
+}
 
-Result<void> copy_directory(int from_dir, const std::string& from, int to_dir, const std::string& to,
-                            mode_t mode, int depth) {
+Result<void> copy_entry(int from_dir, const std::string& from, int to_dir, const std::string& to,
+                        int depth);
+
+Result<void> copy_directory(int from_dir, const std::string& from, int to_dir,
+                            const std::string& to, mode_t mode, int depth) {
   if (depth > kDeepest) return fail(Errc::exhausted, from + ": too many nested directories");
-  UniqueFd source(::openat(from_dir, from.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  UniqueFd source(
+      ::openat(from_dir, from.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!source) return fail_errno(from);
   if (::mkdirat(to_dir, to.c_str(), 0700) != 0 && errno != EEXIST) return fail_errno(to);
   UniqueFd target(::openat(to_dir, to.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -197,7 +223,8 @@ Result<void> copy_directory(int from_dir, const std::string& from, int to_dir, c
   return {};
 }
 
-Result<void> copy_entry(int from_dir, const std::string& from, int to_dir, const std::string& to, int depth) {
+Result<void> copy_entry(int from_dir, const std::string& from, int to_dir, const std::string& to,
+                        int depth) {
   struct stat info {};
   if (::fstatat(from_dir, from.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) return fail_errno(from);
   if (S_ISDIR(info.st_mode)) return copy_directory(from_dir, from, to_dir, to, info.st_mode, depth);
@@ -212,7 +239,8 @@ Result<void> copy_entry(int from_dir, const std::string& from, int to_dir, const
   if (!S_ISREG(info.st_mode)) return {};  // Sockets, FIFOs and devices are not copied.
   UniqueFd source(::openat(from_dir, from.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   if (!source) return fail_errno(from);
-  UniqueFd target(::openat(to_dir, to.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
+  UniqueFd target(
+      ::openat(to_dir, to.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!target) return fail_errno(to);
   TRY(copy_contents(source.get(), target.get()));
   if (::fchmod(target.get(), info.st_mode & 07777) != 0) return fail_errno(to);
@@ -252,8 +280,10 @@ Result<void> remove_path(const Work& work, const File& request) {
 
 Result<void> change_mode(const Work& work, const File& request) {
   UniqueFd root = TRY(sandbox_root());
-  UniqueFd fd = TRY(open_resolved(root.get(), request.path, O_RDONLY | O_NONBLOCK | O_NOCTTY, Resolve::in_root));
-  if (::fchmod(fd.get(), request.mode & 07777) != 0) return fail_errno(request.path);
+  UniqueFd fd = TRY(open_resolved(root.get(), request.path, O_PATH, Resolve::in_root));
+  // By its descriptor's name: its owner may change the mode of a file that cannot be opened.
+  std::string name = "/proc/self/fd/" + std::to_string(fd.get());
+  if (::chmod(name.c_str(), request.mode & 07777) != 0) return fail_errno(request.path);
   return work.answer(wire::Done{});
 }
 
@@ -269,19 +299,30 @@ Result<void> make_symlink(const Work& work, const File& request) {
 
 Result<void> work_on_files(const Work& work, const File& request) {
   switch (request.op) {
-    case wire::FileOp::stat: return stat_path(work, request);
-    case wire::FileOp::list: return list_path(work, request);
-    case wire::FileOp::open_read: return open_for_reading(work, request);
-    case wire::FileOp::open_write: return open_for_writing(work, request);
-    case wire::FileOp::make_directory: return make_directory(work, request);
-    case wire::FileOp::move: return move_path(work, request);
-    case wire::FileOp::copy: return copy_path(work, request);
-    case wire::FileOp::remove: return remove_path(work, request);
-    case wire::FileOp::change_mode: return change_mode(work, request);
-    case wire::FileOp::symlink: return make_symlink(work, request);
+    case wire::FileOp::stat:
+      return stat_path(work, request);
+    case wire::FileOp::list:
+      return list_path(work, request);
+    case wire::FileOp::open_read:
+      return open_for_reading(work, request);
+    case wire::FileOp::open_write:
+      return open_for_writing(work, request);
+    case wire::FileOp::make_directory:
+      return make_directory(work, request);
+    case wire::FileOp::move:
+      return move_path(work, request);
+    case wire::FileOp::copy:
+      return copy_path(work, request);
+    case wire::FileOp::remove:
+      return remove_path(work, request);
+    case wire::FileOp::change_mode:
+      return change_mode(work, request);
+    case wire::FileOp::symlink:
+      return make_symlink(work, request);
     case wire::FileOp::watch:
     case wire::FileOp::archive_out:
-    case wire::FileOp::archive_in: break;
+    case wire::FileOp::archive_in:
+      break;
   }
   return fail(Errc::internal, "unknown file operation");
 }

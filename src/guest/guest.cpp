@@ -50,7 +50,8 @@ class Guest {
   void reap();
 
   template <class Body>
-  Result<void> in_worker(std::uint32_t id, As as, const std::string& user, Body body, bool tell_end = false);
+  Result<void> in_worker(std::uint32_t id, As as, const std::string& user, Body body,
+                         bool tell_end = false);
   template <class Message>
   Result<void> answer(std::uint32_t id, const Message& message, std::span<const int> fds = {}) {
     return send_message(config_.socket, id, message, fds);
@@ -61,15 +62,18 @@ class Guest {
   Programs programs_;
   struct Worker {
     std::uint32_t request = 0;
-    bool tell_end = false;  // Somebody waits for it to be gone, and with it the descriptors it holds.
+    bool tell_end =
+        false;  // Somebody waits for it to be gone, and with it the descriptors it holds.
   };
   std::map<std::int32_t, Worker> workers_;  // by pid
   std::vector<char> buffer_;
 };
 
-// Forks; the child takes the user's rights, runs `body` and leaves. An error of `body` is its answer.
+// Forks; the child takes the user's rights, runs `body` and leaves. An error of `body` is its
+// answer.
 template <class Body>
-Result<void> Guest::in_worker(std::uint32_t id, As as, const std::string& user, Body body, bool tell_end) {
+Result<void> Guest::in_worker(std::uint32_t id, As as, const std::string& user, Body body,
+                              bool tell_end) {
   User who;
   if (as == As::user) who = TRY(accounts_.find(user));
   int pid = ::_Fork();
@@ -80,8 +84,10 @@ Result<void> Guest::in_worker(std::uint32_t id, As as, const std::string& user, 
   }
   Work work{config_.socket, id};
   Result<void> done;
-  if (as == As::user && become(config_, who) != 0) done = fail_errno("take the user's rights");
-  else done = body(work);
+  if (as == As::user && become(config_, who) != 0)
+    done = fail_errno("take the user's rights");
+  else
+    done = body(work);
   if (!done) done = work.answer(failure_of(done.error()));
   ::_exit(done ? 0 : 1);
 }
@@ -120,9 +126,12 @@ Result<void> Guest::file(std::uint32_t id, const wire::File& request, std::vecto
         return work_on_archive_in(work, request, std::move(fds[0]));
       });
     default:
-      // A program that is still open for writing in a worker that is just leaving could not be executed.
-      return in_worker(id, As::user, request.user, [&](const Work& work) { return work_on_files(work, request); },
-                       request.op == wire::FileOp::open_write);
+      // A program that is still open for writing in a worker that is just leaving could not be
+      // executed.
+      return in_worker(
+          id, As::user, request.user,
+          [&](const Work& work) { return work_on_files(work, request); },
+          request.op == wire::FileOp::open_write);
   }
 }
 
@@ -236,8 +245,10 @@ void Guest::reap() {
       if (tell_end) (void)answer(id, wire::Done{});
       continue;
     }
-    // Killed by the workload, or for want of memory; or the daemon stopped it and waits for nothing.
-    (void)answer(id, failure_of(Error(Errc::exhausted, "the operation was ended inside the sandbox")));
+    // Killed by the workload, or for want of memory; or the daemon stopped it and waits for
+    // nothing.
+    (void)answer(id,
+                 failure_of(Error(Errc::exhausted, "the operation was ended inside the sandbox")));
   }
 }
 
@@ -270,7 +281,8 @@ void Guest::serve() {
   }
 }
 
-// Leaves three descriptors of the sandbox's own, the socket and the inner namespace; closes the rest.
+// Leaves three descriptors of the sandbox's own, the socket and the inner namespace; closes the
+// rest.
 GuestConfig keep_two_descriptors(GuestConfig config) {
   constexpr int kSocket = 3;
   constexpr int kUserns = 4;

@@ -27,8 +27,8 @@ std::optional<std::uint32_t> to_id(std::string_view text) {
   return id;
 }
 
-// Calls `use` with the colon-separated fields of each line that has at least `least` of them, until it
-// says true.
+// Calls `use` with the colon-separated fields of each line that has at least `least` of them, until
+// it says true.
 template <std::size_t N, class Use>
 void each_account(std::string_view text, std::size_t least, Use use) {
   while (!text.empty()) {
@@ -67,12 +67,14 @@ Result<User> find_user(std::string_view wanted, std::string_view passwd, std::st
     auto uid = to_id(fields[2]);
     auto gid = to_id(fields[3]);
     if (!uid || !gid || (number ? *uid != *number : fields[0] != wanted)) return false;
-    found = User{*uid, *gid, {}, std::string(fields[0]), std::string(fields[5]), std::string(fields[6])};
+    found = User{
+        *uid, *gid, {}, std::string(fields[0]), std::string(fields[5]), std::string(fields[6])};
     return true;
   });
   if (!found && number) found = User{*number, *number, {}, std::string(wanted), "/", "/bin/sh"};
   // Images without these accounts still have both.
-  if (!found && wanted == "user") found = User{kUserId, kUserId, {}, "user", "/home/user", "/bin/sh"};
+  if (!found && wanted == "user")
+    found = User{kUserId, kUserId, {}, "user", "/home/user", "/bin/sh"};
   if (!found && wanted == "root") found = User{0, 0, {}, "root", "/root", "/bin/sh"};
   if (!found) return fail(Errc::invalid, "no user " + std::string(wanted) + " in the sandbox");
   if (found->uid >= kGuestId || found->gid >= kGuestId)
@@ -93,7 +95,7 @@ namespace {
 std::string account_file(const char* path) {
   UniqueFd root(::open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
   auto fd = open_resolved(root.get(), path, O_RDONLY | O_NONBLOCK, Resolve::in_root);
-  struct stat info{};
+  struct stat info {};
   if (!fd || ::fstat(fd->get(), &info) != 0 || !S_ISREG(info.st_mode)) return {};
   if (static_cast<std::size_t>(info.st_size) > kMaxAccountFile) return {};
   std::string text(static_cast<std::size_t>(info.st_size), '\0');
@@ -106,7 +108,7 @@ std::string account_file(const char* path) {
 std::string account_stamp() {
   std::string stamp;
   for (const char* path : {"/etc/passwd", "/etc/group"}) {
-    struct stat info{};
+    struct stat info {};
     if (::stat(path, &info) != 0) continue;
     for (long part : {static_cast<long>(info.st_ino), static_cast<long>(info.st_size),
                       info.st_mtim.tv_sec, info.st_mtim.tv_nsec})
@@ -142,9 +144,9 @@ constexpr std::uint64_t kRootCapabilities =
 
 int become(const GuestConfig& config, const User& user) noexcept {
   if (!config.rootless) {
-    // Ids first, the namespace second: changing ids inside a namespace that is full of processes would
-    // mark us for refusal at execve(), and a full sandbox could not be looked at any more. The maps are
-    // one-to-one, so an id means the same before and after.
+    // Ids first, the namespace second: changing ids inside a namespace that is full of processes
+    // would mark us for refusal at execve(), and a full sandbox could not be looked at any more.
+    // The maps are one-to-one, so an id means the same before and after.
     if (::syscall(SYS_setgroups, user.groups.size(), user.groups.data()) != 0) return -1;
     if (::syscall(SYS_setresgid, user.gid, user.gid, user.gid) != 0) return -1;
     if (::syscall(SYS_setresuid, user.uid, user.uid, user.uid) != 0) return -1;

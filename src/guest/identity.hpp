@@ -21,8 +21,8 @@ struct User {
   std::string shell = "/bin/sh";
 };
 
-// Parses one account out of passwd(5) and group(5) texts. `wanted` is a name or a number; a number needs
-// no account. Ids outside of the sandbox's range are refused.
+// Parses one account out of passwd(5) and group(5) texts. `wanted` is a name or a number; a number
+// needs no account. Ids outside of the sandbox's range are refused.
 Result<User> find_user(std::string_view wanted, std::string_view passwd, std::string_view group);
 
 // The sandbox's accounts as its own files tell them, re-read when they change.
@@ -38,8 +38,8 @@ class Accounts {
   std::optional<User> found_;
 };
 
-// After fork(), in the child: enters the inner user namespace as `user` and gives up every capability the
-// workload must not have. -1 and errno on failure; the caller then leaves.
+// After fork(), in the child: enters the inner user namespace as `user` and gives up every
+// capability the workload must not have. -1 and errno on failure; the caller then leaves.
 int become(const GuestConfig& config, const User& user) noexcept;
 
 }  // namespace asr

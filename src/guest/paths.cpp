@@ -35,12 +35,15 @@ Result<UniqueFd> sandbox_root() {
   return root;
 }
 
-bool is_root(std::string_view path) { return path.find_first_not_of('/') == std::string_view::npos; }
+bool is_root(std::string_view path) {
+  return path.find_first_not_of('/') == std::string_view::npos;
+}
 
 bool is_inside(std::string_view path, std::string_view folder) {
   path = without_trailing_slashes(path);
   folder = without_trailing_slashes(folder);
-  return is_root(folder) || (path.starts_with(folder) && (path.size() == folder.size() || path[folder.size()] == '/'));
+  return is_root(folder) ||
+         (path.starts_with(folder) && (path.size() == folder.size() || path[folder.size()] == '/'));
 }
 
 Result<ParentAndName> resolve_parent(const std::string& path) {
@@ -48,7 +51,8 @@ Result<ParentAndName> resolve_parent(const std::string& path) {
   if (path.empty() || name.empty() || name == "." || name == "..")
     return fail(Errc::invalid, "\"" + path + "\" does not name a file");
   UniqueFd root = TRY(sandbox_root());
-  UniqueFd parent = TRY(open_resolved(root.get(), parent_of(path), O_PATH | O_DIRECTORY, Resolve::in_root));
+  UniqueFd parent =
+      TRY(open_resolved(root.get(), parent_of(path), O_PATH | O_DIRECTORY, Resolve::in_root));
   return ParentAndName{std::move(parent), std::string(name)};
 }
 

@@ -16,8 +16,9 @@ bool is_root(std::string_view path);
 // Whether `path` is `folder` or lies in it, by name.
 bool is_inside(std::string_view path, std::string_view folder);
 
-// The directory a name is in, opened, and the last component, which is not followed. For the calls that
-// have no openat2 of their own: unlink, rename, mkdir. A name that ends in "." or ".." is refused.
+// The directory a name is in, opened, and the last component, which is not followed. For the calls
+// that have no openat2 of their own: unlink, rename, mkdir. A name that ends in "." or ".." is
+// refused.
 struct ParentAndName {
   UniqueFd parent;
   std::string name;

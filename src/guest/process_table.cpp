@@ -77,7 +77,9 @@ std::vector<ProcessStat> all_processes() {
 std::vector<ProcessStat> tree_of(std::int32_t root, const std::vector<ProcessStat>& all) {
   std::vector<ProcessStat> tree;
   std::vector<std::int32_t> pids{root};
-  auto known = [&](std::int32_t pid) { return std::find(pids.begin(), pids.end(), pid) != pids.end(); };
+  auto known = [&](std::int32_t pid) {
+    return std::find(pids.begin(), pids.end(), pid) != pids.end();
+  };
   for (bool grown = true; grown;) {
     grown = false;
     for (const ProcessStat& stat : all) {
@@ -102,7 +104,7 @@ std::vector<wire::Process> describe_processes(const std::vector<std::int32_t>& h
     process.cpu = stat.cpu;
     process.rss_bytes = stat.rss_bytes;
     std::string dir = "/proc/" + std::to_string(stat.pid);
-    struct stat info{};
+    struct stat info {};
     if (::stat(dir.c_str(), &info) != 0) continue;
     process.uid = info.st_uid;
     UniqueFd fd(::open((dir + "/cmdline").c_str(), O_RDONLY | O_CLOEXEC));
@@ -115,7 +117,8 @@ std::vector<wire::Process> describe_processes(const std::vector<std::int32_t>& h
       rest.remove_prefix(std::min(rest.size(), argument.size() + 1));
     }
     if (process.argv.empty()) {
-      if (auto name = read_small_file(AT_FDCWD, dir + "/comm", 64)) process.argv.push_back("[" + *name + "]");
+      if (auto name = read_small_file(AT_FDCWD, dir + "/comm", 64))
+        process.argv.push_back("[" + *name + "]");
     }
     processes.push_back(std::move(process));
   }

@@ -1,4 +1,5 @@
-// What /proc says about the sandbox's processes. Bounded by the sandbox's own limit on their number.
+// What /proc says about the sandbox's processes. Bounded by the sandbox's own limit on their
+// number.
 #pragma once
 
 #include <chrono>

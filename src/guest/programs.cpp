@@ -44,8 +44,10 @@ std::vector<std::string> environment_for(const wire::Start& request, const User&
     std::string_view name = std::string_view(entry).substr(0, entry.find('=') + 1);
     auto same = std::find_if(env.begin(), env.end(),
                              [&](const std::string& other) { return other.starts_with(name); });
-    if (same != env.end()) *same = entry;
-    else env.push_back(entry);
+    if (same != env.end())
+      *same = entry;
+    else
+      env.push_back(entry);
   }
   return env;
 }
@@ -110,7 +112,8 @@ Result<Streams> open_terminal(const wire::Start& request, const User& user) {
   (void)::ioctl(master.get(), TIOCSWINSZ, &size);
 
   int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return fail_errno("socketpair");
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+    return fail_errno("socketpair");
   streams.started.ends.emplace_back(ends[0]);
   streams.started.terminal_peer = UniqueFd(ends[1]);
   streams.terminal = UniqueFd(::fcntl(master.get(), F_DUPFD_CLOEXEC, 3));
@@ -174,11 +177,13 @@ std::optional<std::size_t> Programs::free_slot() {
   return static_cast<std::size_t>(slot - slot_used_.begin());
 }
 
-Result<StartedProgram> Programs::start(std::uint32_t id, const wire::Start& request, const User& user) {
+Result<StartedProgram> Programs::start(std::uint32_t id, const wire::Start& request,
+                                       const User& user) {
   if (request.argv.empty()) return fail(Errc::invalid, "no command");
   auto slot = free_slot();
   if (!slot) return fail(Errc::exhausted, "too many programs at once");
-  Streams streams = TRY(request.terminal ? open_terminal(request, user) : open_pipes(request, user));
+  Streams streams =
+      TRY(request.terminal ? open_terminal(request, user) : open_pipes(request, user));
 
   std::vector<std::string> arguments = request.argv;
   std::vector<std::string> environment = environment_for(request, user);
@@ -206,7 +211,8 @@ Result<StartedProgram> Programs::start(std::uint32_t id, const wire::Start& requ
   return std::move(streams.started);
 }
 
-std::optional<Programs::Ending> Programs::reaped(std::int32_t pid, int status, const rusage& usage) {
+std::optional<Programs::Ending> Programs::reaped(std::int32_t pid, int status,
+                                                 const rusage& usage) {
   auto found = programs_.find(pid);
   if (found == programs_.end()) return std::nullopt;
   Program& program = found->second;
@@ -215,9 +221,11 @@ std::optional<Programs::Ending> Programs::reaped(std::int32_t pid, int status, c
   if (WIFSIGNALED(status)) ended.signal = WTERMSIG(status);
   ended.start_errno = start_errors_[program.slot];
   ended.stopped = program.stopped;
-  if (ended.signal == SIGXCPU && program.cpu_limit.count() > 0) ended.stopped = wire::Stopped::cpu_time;
+  if (ended.signal == SIGXCPU && program.cpu_limit.count() > 0)
+    ended.stopped = wire::Stopped::cpu_time;
   auto micros = [](const timeval& time) {
-    return std::chrono::microseconds(static_cast<std::int64_t>(time.tv_sec) * 1'000'000 + time.tv_usec);
+    return std::chrono::microseconds(static_cast<std::int64_t>(time.tv_sec) * 1'000'000 +
+                                     time.tv_usec);
   };
   ended.cpu_user = micros(usage.ru_utime);
   ended.cpu_system = micros(usage.ru_stime);
@@ -292,23 +300,26 @@ void Programs::enforce_memory() {
   std::uint64_t sum = 0;
   for (const ProcessStat& stat : all) sum += stat.rss_bytes;
   if (sum <= config_.watched_memory_bytes || all.empty()) return;
-  auto largest = std::max_element(all.begin(), all.end(), [](const ProcessStat& a, const ProcessStat& b) {
-    return a.rss_bytes < b.rss_bytes;
-  });
+  auto largest = std::max_element(
+      all.begin(), all.end(),
+      [](const ProcessStat& a, const ProcessStat& b) { return a.rss_bytes < b.rss_bytes; });
   auto program = programs_.find(largest->pid);
   if (program != programs_.end()) program->second.stopped = wire::Stopped::memory;
   ::kill(largest->pid, SIGKILL);
 }
 
 void signal_tree(std::int32_t root, int number) {
-  // A tree that forks while it is being killed is caught by looking again; a few rounds are enough, and
-  // destroying the sandbox needs none of this.
+  // The root by its number: until it has executed its program /proc hides it.
+  ::kill(root, number);
+  // A tree that forks while it is being killed is caught by looking again; a few rounds are enough,
+  // and destroying the sandbox needs none of this.
   int rounds = number == SIGKILL ? 5 : 1;
-  std::vector<std::int32_t> seen;
+  std::vector<std::int32_t> seen{root};
   for (int round = 0; round < rounds; ++round) {
     bool found = false;
     for (const ProcessStat& stat : tree_of(root, all_processes())) {
-      if (stat.state == 'Z' || std::find(seen.begin(), seen.end(), stat.pid) != seen.end()) continue;
+      if (stat.state == 'Z' || std::find(seen.begin(), seen.end(), stat.pid) != seen.end())
+        continue;
       ::kill(stat.pid, number);
       seen.push_back(stat.pid);
       found = true;

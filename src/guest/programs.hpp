@@ -36,7 +36,8 @@ class Programs {
   };
   std::optional<Ending> reaped(std::int32_t pid, int status, const rusage& usage);
 
-  // Ends those whose time is up and says how long the guest may sleep; negative: as long as it likes.
+  // Ends those whose time is up and says how long the guest may sleep; negative: as long as it
+  // likes.
   std::chrono::milliseconds enforce();
 
   Result<void> signal(std::uint32_t id, int number);
@@ -59,8 +60,8 @@ class Programs {
 
   const GuestConfig& config_;
   std::map<std::int32_t, Program> programs_;  // by pid
-  // Where a child that could not execute its program leaves the reason. Shared with children only, and
-  // gone from them at execve().
+  // Where a child that could not execute its program leaves the reason. Shared with children only,
+  // and gone from them at execve().
   std::int32_t* start_errors_;
   std::vector<bool> slot_used_;
 };

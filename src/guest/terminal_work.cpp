@@ -1,5 +1,5 @@
-// Between a terminal and the daemon. The daemon gets a socket, not the terminal itself: on a socket it can
-// say "do not block" per call, whatever the other side does to the shared description.
+// Between a terminal and the daemon. The daemon gets a socket, not the terminal itself: on a socket
+// it can say "do not block" per call, whatever the other side does to the shared description.
 
 #include <fcntl.h>
 #include <poll.h>
@@ -42,7 +42,8 @@ bool drain(int fd, Pending& pending) {
 }  // namespace
 
 void relay_terminal(UniqueFd master, UniqueFd peer) {
-  // A write that blocks would keep us from reading, and a program that waits for us to read from ever reading.
+  // A write that blocks would keep us from reading, and a program that waits for us to read from
+  // ever reading.
   for (int fd : {master.get(), peer.get()}) ::fcntl(fd, F_SETFL, O_NONBLOCK);
   Pending typed;
   Pending shown;
@@ -53,7 +54,8 @@ void relay_terminal(UniqueFd master, UniqueFd peer) {
     if (typed.empty()) ready[1].events |= POLLIN;
     if (!shown.empty()) ready[1].events |= POLLOUT;
     if (::poll(ready.data(), ready.size(), -1) < 0 && errno != EINTR) return;
-    bool master_gone = (ready[0].revents & (POLLHUP | POLLERR)) != 0 && (ready[0].revents & POLLIN) == 0;
+    bool master_gone =
+        (ready[0].revents & (POLLHUP | POLLERR)) != 0 && (ready[0].revents & POLLIN) == 0;
     if (master_gone && shown.empty()) return;
     if ((ready[0].revents & POLLIN) != 0 && !fill(master.get(), shown)) return;
     if ((ready[0].revents & POLLOUT) != 0 && !drain(master.get(), typed)) return;

@@ -1,5 +1,5 @@
-// Changes below a directory, told as they happen. Bounded: too many directories or too many events are
-// reported as an overflow, after which the listener looks for itself.
+// Changes below a directory, told as they happen. Bounded: too many directories or too many events
+// are reported as an overflow, after which the listener looks for itself.
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -20,8 +20,9 @@ namespace asr {
 namespace {
 
 constexpr std::size_t kMostFolders = 8192;
-constexpr std::uint32_t kMask = IN_CREATE | IN_CLOSE_WRITE | IN_MODIFY | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO |
-                                IN_ATTRIB | IN_ONLYDIR | IN_DONT_FOLLOW | IN_EXCL_UNLINK;
+constexpr std::uint32_t kMask = IN_CREATE | IN_CLOSE_WRITE | IN_MODIFY | IN_DELETE | IN_MOVED_FROM |
+                                IN_MOVED_TO | IN_ATTRIB | IN_ONLYDIR | IN_DONT_FOLLOW |
+                                IN_EXCL_UNLINK;
 
 class Tree {
  public:
@@ -109,7 +110,8 @@ Result<void> send_all(const Work& work, std::vector<wire::Event> events) {
 
 Result<void> work_on_watch(const Work& work, const wire::File& request) {
   UniqueFd root = TRY(sandbox_root());
-  UniqueFd top = TRY(open_resolved(root.get(), request.path, O_PATH | O_DIRECTORY, Resolve::in_root));
+  UniqueFd top =
+      TRY(open_resolved(root.get(), request.path, O_PATH | O_DIRECTORY, Resolve::in_root));
   if (::fchdir(top.get()) != 0) return fail_errno(request.path);
   UniqueFd inotify(::inotify_init1(IN_CLOEXEC));
   if (!inotify) return fail_errno("inotify");

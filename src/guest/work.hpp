@@ -1,5 +1,5 @@
-// Things a forked worker does and answers for itself. Each runs with the rights of the user it works for,
-// never returns, and ends with status 0 if it has answered.
+// Things a forked worker does and answers for itself. Each runs with the rights of the user it
+// works for, never returns, and ends with status 0 if it has answered.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,11 @@
-// Runs between clone3() and the guest's first message, as pid 1 of the new namespaces. It allocates, logs
-// and throws nothing: every step is one or a few system calls on values the planner prepared, and a test
-// inspects the object file. The order matters; where it does, the step says why.
+// Runs between clone3() and the guest's first message, as pid 1 of the new namespaces. It
+// allocates, logs and throws nothing: every step is one or a few system calls on values the planner
+// prepared, and a test inspects the object file. The order matters; where it does, the step says
+// why.
 
 #include <errno.h>
-#include <grp.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <linux/capability.h>
 #include <linux/mount.h>
 #include <linux/seccomp.h>
@@ -95,13 +96,15 @@ int take_ids(Child& child) noexcept {
   ::syscall(SYS_setfsgid, 0);
   ::syscall(SYS_setfsuid, 0);
   ::umask(0);
-  // Changing ids made us undumpable, and then our files in /proc would be the host's root's: the inner
-  // namespace's maps could not be written. drop_privileges() takes it back before any program runs.
+  // Changing ids made us undumpable, and then our files in /proc would be the host's root's: the
+  // inner namespace's maps could not be written. drop_privileges() takes it back before any program
+  // runs.
   return ::prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
 }
 
 int scratch_mount(Child& child) noexcept {
-  if (::mount("scratch", "/scratch", "tmpfs", MS_NOSUID | MS_NODEV, child.plan.scratch_options) != 0)
+  if (::mount("scratch", "/scratch", "tmpfs", MS_NOSUID | MS_NODEV, child.plan.scratch_options) !=
+      0)
     return -1;
   return ::chdir("/scratch");
 }
@@ -118,15 +121,22 @@ int make_folder(const Child& child, const Folder& folder) noexcept {
   return ::chown(folder.path, folder.id, folder.id);
 }
 
-// The upper layer brings its own /proc, /dev and so on: a directory in the upper layer hides whatever an
-// environment has there, symbolic links included, so no mount below can be led astray.
+// The upper layer brings its own /proc, /dev and so on: a directory in the upper layer hides
+// whatever an environment has there, symbolic links included, so no mount below can be led astray.
 int scratch_folders(Child& child) noexcept {
   if (child.plan.import_root) return ::mkdir("root", 0755);
   static constexpr Folder kFolders[] = {
-      {"root", 0755, 0},          {"work", 0700, 0},       {"upper", 0755, 0},
-      {"upper/proc", 0555, 0},    {"upper/dev", 0755, 0},  {"upper/tmp", 01777, 0},
-      {"upper/workspace", 0755, kUserId}, {"upper/home", 0755, 0},
-      {"upper/home/user", 0755, kUserId}, {"upper/root", 0700, 0}, {"shm", 01777, 0},
+      {"root", 0755, 0},
+      {"work", 0700, 0},
+      {"upper", 0755, 0},
+      {"upper/proc", 0555, 0},
+      {"upper/dev", 0755, 0},
+      {"upper/tmp", 01777, 0},
+      {"upper/workspace", 0755, kUserId},
+      {"upper/home", 0755, 0},
+      {"upper/home/user", 0755, kUserId},
+      {"upper/root", 0700, 0},
+      {"shm", 01777, 0},
   };
   for (const Folder& folder : kFolders)
     if (make_folder(child, folder) != 0) return -1;
@@ -263,12 +273,14 @@ int write_inner_map(int pid, const char* name, const LaunchPlan& plan) noexcept 
   return put_file(path.bytes, plan.rootless ? "1000 0 1" : "0 0 65535");
 }
 
-// The namespace the workload lives in. A process is needed to make it, and only for as long as that takes.
+// The namespace the workload lives in. A process is needed to make it, and only for as long as that
+// takes.
 int inner_namespace(Child& child) noexcept {
   rlimit processes{};
   if (::getrlimit(RLIMIT_NPROC, &processes) != 0) return -1;
-  // A user namespace remembers its creator's limit as the most its inhabitants may have together. The
-  // guest itself lives outside and keeps the old one, so it can still start a program when they are full.
+  // A user namespace remembers its creator's limit as the most its inhabitants may have together.
+  // The guest itself lives outside and keeps the old one, so it can still start a program when they
+  // are full.
   rlimit lowered{child.plan.pids, processes.rlim_max};
   if (::setrlimit(RLIMIT_NPROC, &lowered) != 0) return -1;
   alignas(16) static char stack[4096];
@@ -289,7 +301,8 @@ int proc_masks(Child& child) noexcept {
   for (const char* name : child.plan.masked_files)
     if (::mount("/blank/file", name, nullptr, MS_BIND, nullptr) != 0 && errno != ENOENT) return -1;
   for (const char* name : child.plan.masked_folders)
-    if (::mount("/blank/folder", name, nullptr, MS_BIND, nullptr) != 0 && errno != ENOENT) return -1;
+    if (::mount("/blank/folder", name, nullptr, MS_BIND, nullptr) != 0 && errno != ENOENT)
+      return -1;
   if (::mount("sys", "sys", nullptr, MS_BIND, nullptr) != 0) return -1;
   if (::mount(nullptr, "sys", nullptr,
               MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0)
@@ -300,10 +313,11 @@ int proc_masks(Child& child) noexcept {
 int dev_mounts(Child& child) noexcept {
   if (child.plan.import_root) return 0;
   if (::mount("/dev", "dev", nullptr, MS_BIND | MS_REC, nullptr) != 0) return -1;
-  if (::mount("devpts", "dev/pts", "devpts", MS_NOSUID | MS_NOEXEC,
-              // The machine has some thousand terminals for everybody: a sandbox gets a few of them.
-              child.plan.rootless ? "newinstance,ptmxmode=0666,mode=0620,max=32"
-                                  : "newinstance,ptmxmode=0666,mode=0620,max=32,gid=5") != 0)
+  if (::mount(
+          "devpts", "dev/pts", "devpts", MS_NOSUID | MS_NOEXEC,
+          // The machine has some thousand terminals for everybody: a sandbox gets a few of them.
+          child.plan.rootless ? "newinstance,ptmxmode=0666,mode=0620,max=32"
+                              : "newinstance,ptmxmode=0666,mode=0620,max=32,gid=5") != 0)
     return -1;
   return ::mount("../shm", "dev/shm", nullptr, MS_BIND, nullptr);
 }
@@ -324,8 +338,9 @@ int loopback(Child& child) noexcept {
 }
 
 int enter_root(Child& child) noexcept {
-  // The third lock: the kernel refuses user namespaces to a process whose root is not that of its mount
-  // namespace, hence the wrapper around the real root. The browser tier needs them, and goes without.
+  // The third lock: the kernel refuses user namespaces to a process whose root is not that of its
+  // mount namespace, hence the wrapper around the real root. The browser tier needs them, and goes
+  // without.
   const char* root = child.plan.nested_namespaces ? "/scratch/root" : "/scratch";
   if (::chdir(root) != 0) return -1;
   if (::syscall(SYS_pivot_root, ".", ".") != 0) return -1;
@@ -343,29 +358,30 @@ int set_limit(int which, rlim_t most) noexcept {
 }
 
 int limits(Child& child) noexcept {
-  // A piped core_pattern runs its handler on the host even at 0; the kernel's special value 1 stops it.
+  // A piped core_pattern runs its handler on the host even at 0; the kernel's special value 1 stops
+  // it.
   if (set_limit(RLIMIT_CORE, child.plan.piped_cores ? 1 : 0) != 0) return -1;
   if (set_limit(RLIMIT_MEMLOCK, 8U << 20) != 0) return -1;
   if (set_limit(RLIMIT_MSGQUEUE, 819200) != 0) return -1;
   if (set_limit(RLIMIT_SIGPENDING, 4096) != 0) return -1;
   if (set_limit(RLIMIT_NICE, 0) != 0 || set_limit(RLIMIT_RTPRIO, 0) != 0) return -1;
-  if (set_limit(RLIMIT_FSIZE, child.plan.disk_bytes) != 0) return -1;
+  if (!child.plan.import_root && set_limit(RLIMIT_FSIZE, child.plan.disk_bytes) != 0) return -1;
   ::umask(022);
   return 0;
 }
 
-// What the guest still does: start programs as other users in the inner namespace, signal them, look at
-// them, and work on files in their name.
+// What the guest still does: start programs as other users in the inner namespace, signal them,
+// look at them, and work on files in their name.
 int drop_privileges(Child& child) noexcept {
   if (!child.plan.rootless) {
     ::syscall(SYS_setfsgid, kGuestId);
     ::syscall(SYS_setfsuid, kGuestId);
   }
   constexpr std::uint64_t kKept = 1ULL << CAP_SETUID | 1ULL << CAP_SETGID | 1ULL << CAP_SYS_ADMIN |
-                                  1ULL << CAP_KILL | 1ULL << CAP_SYS_PTRACE | 1ULL << CAP_DAC_OVERRIDE |
-                                  1ULL << CAP_CHOWN | 1ULL << CAP_FOWNER;
-  // Not the bounding set: the guest never calls execve(), and a program's is set when it enters the inner
-  // namespace, which would undo whatever was dropped here.
+                                  1ULL << CAP_KILL | 1ULL << CAP_SYS_PTRACE |
+                                  1ULL << CAP_DAC_OVERRIDE | 1ULL << CAP_CHOWN | 1ULL << CAP_FOWNER;
+  // Not the bounding set: the guest never calls execve(), and a program's is set when it enters the
+  // inner namespace, which would undo whatever was dropped here.
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
   __user_cap_data_struct data[2]{};
   data[0].effective = data[0].permitted = static_cast<std::uint32_t>(kKept);
@@ -387,7 +403,8 @@ int gate(Child& child) noexcept {
 std::uint64_t micros() noexcept {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000 + static_cast<std::uint64_t>(now.tv_nsec) / 1000;
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000 +
+         static_cast<std::uint64_t>(now.tv_nsec) / 1000;
 }
 
 [[noreturn]] void report_and_leave(const LaunchPlan& plan, std::uint32_t step, int err) noexcept {
@@ -409,10 +426,10 @@ std::uint64_t micros() noexcept {
 void set_up_sandbox(const LaunchPlan& plan, LaunchOutcome& outcome) noexcept {
   using Step = int (*)(Child&) noexcept;
   static constexpr std::array<Step, kLaunchSteps> kSteps{
-      join_groups,     wait_for_ids, take_ids,        scratch_mount,   scratch_folders,
-      root_mount,      layer_mounts, writable_mounts, proc_mount,      kernel_settings,
-      inner_namespace, proc_masks,   dev_mounts,      loopback,        enter_root,
-      limits,          drop_privileges, landlock,     gate};
+      join_groups,     wait_for_ids,    take_ids,        scratch_mount, scratch_folders,
+      root_mount,      layer_mounts,    writable_mounts, proc_mount,    kernel_settings,
+      inner_namespace, proc_masks,      dev_mounts,      loopback,      enter_root,
+      limits,          drop_privileges, landlock,        gate};
   Child child{plan, outcome, {}};
   child.layer_mounts.fill(-1);
   std::uint64_t before = micros();

@@ -1,5 +1,5 @@
-// Everything a new sandbox process needs to set itself up, decided and allocated before clone3(), so that
-// the child only walks it.
+// Everything a new sandbox process needs to set itself up, decided and allocated before clone3(),
+// so that the child only walks it.
 #pragma once
 
 #include <linux/filter.h>
@@ -56,11 +56,11 @@ inline constexpr std::size_t kMaxJoins = 8;
 // All pointers belong to the zygote's planner and outlive the child's set-up.
 struct LaunchPlan {
   int guest_socket = -1;
-  int sync_socket = -1;              // "ids are mapped" arrives here, with the id-mapped layers.
+  int sync_socket = -1;                // "ids are mapped" arrives here, with the id-mapped layers.
   std::array<int, kMaxJoins> joins{};  // tasks files of v1 groups
   std::size_t join_count = 0;
 
-  bool rootless = false;     // One id only: inner and outer user namespace share it.
+  bool rootless = false;  // One id only: inner and outer user namespace share it.
   bool read_only = false;
   bool loopback = false;
   bool nested_namespaces = false;  // The browser tier: two of the three locks stay open.
@@ -71,7 +71,7 @@ struct LaunchPlan {
   const char* scratch_options = nullptr;  // of the tmpfs that holds everything written
   std::array<MountedLayer, kMaxLayers> layers{};
   std::size_t layer_count = 0;
-  std::span<const char* const> masked_files;   // names in /proc
+  std::span<const char* const> masked_files;  // names in /proc
   std::span<const char* const> masked_folders;
 
   std::uint32_t pids = 0;

@@ -27,7 +27,8 @@ bool Hierarchy::has(std::string_view controller) const {
 }
 
 std::vector<Hierarchy> parse_hierarchies(std::string_view mountinfo) {
-  static constexpr std::string_view kControllers[] = {"memory", "pids", "cpu", "cpuacct", "blkio", "io"};
+  static constexpr std::string_view kControllers[] = {"memory",  "pids",  "cpu",
+                                                      "cpuacct", "blkio", "io"};
   std::vector<Hierarchy> found;
   for (std::string_view line : split(mountinfo, '\n')) {
     // 36 35 98:0 /root /mount options shared:1 - type source super,options
@@ -41,7 +42,8 @@ std::vector<Hierarchy> parse_hierarchies(std::string_view mountinfo) {
     Hierarchy hierarchy{std::string(before[4]), {}, v2};
     if (!v2)
       for (std::string_view option : split(after[2], ','))
-        if (std::find(std::begin(kControllers), std::end(kControllers), option) != std::end(kControllers))
+        if (std::find(std::begin(kControllers), std::end(kControllers), option) !=
+            std::end(kControllers))
           hierarchy.controllers.emplace_back(option);
     if (v2 || !hierarchy.controllers.empty()) found.push_back(std::move(hierarchy));
   }

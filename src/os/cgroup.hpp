@@ -18,8 +18,8 @@ struct Hierarchy {
   bool has(std::string_view controller) const;
 };
 
-// The mounted hierarchies, from the text of /proc/self/mountinfo. For v2 the controllers are those its
-// cgroup.controllers names, read through `controllers_of`.
+// The mounted hierarchies, from the text of /proc/self/mountinfo. For v2 the controllers are those
+// its cgroup.controllers names, read through `controllers_of`.
 std::vector<Hierarchy> parse_hierarchies(std::string_view mountinfo);
 
 // The same of this machine, with the controllers of the v2 tree filled in.

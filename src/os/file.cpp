@@ -100,7 +100,8 @@ bool is_dots(const char* name) {
   return name[0] == '.' && (name[1] == '\0' || (name[1] == '.' && name[2] == '\0'));
 }
 
-// Unlinks what is not a directory, until it finds a sub-directory that is not empty: its name, or "".
+// Unlinks what is not a directory, until it finds a sub-directory that is not empty: its name, or
+// "".
 Result<std::string> empty_files(int dir) {
   int copy = ::openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (copy < 0) return fail_errno("open directory");
@@ -125,7 +126,7 @@ Result<void> remove_tree(int dir, const std::string& name) {
   if (errno == ENOENT) return {};
   UniqueFd top(::openat(dir, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!top) return fail_errno("open " + name);
-  struct stat root{};
+  struct stat root {};
   if (::fstat(top.get(), &root) != 0) return fail_errno("stat " + name);
 
   // Walks down into the first directory that is not empty and up again through "..": the trees we
@@ -136,9 +137,10 @@ Result<void> remove_tree(int dir, const std::string& name) {
   for (;;) {
     std::string below = TRY(empty_files(here.get()));
     if (!below.empty()) {
-      UniqueFd next(::openat(here.get(), below.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+      UniqueFd next(
+          ::openat(here.get(), below.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
       if (!next) return fail_errno("open " + below);
-      struct stat info{};
+      struct stat info {};
       if (::fstat(next.get(), &info) != 0 || info.st_dev != root.st_dev)
         return fail(Errc::conflict, below + " is on another file system");
       path.push_back(std::move(below));

@@ -1,5 +1,5 @@
-// Small files of the kernel's pseudo file systems, safe path resolution, and deletion that cannot fail
-// for lack of descriptors.
+// Small files of the kernel's pseudo file systems, safe path resolution, and deletion that cannot
+// fail for lack of descriptors.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,8 @@ enum class Resolve {
 Result<UniqueFd> open_resolved(int dir, const std::string& path, int flags, Resolve resolve,
                                unsigned mode = 0);
 
-// Removes a tree below `dir` without following links. Needs three descriptors however deep it is, and
-// memory only for one path of names.
+// Removes a tree below `dir` without following links. Needs three descriptors however deep it is,
+// and memory only for one path of names.
 Result<void> remove_tree(int dir, const std::string& name);
 
 }  // namespace asr

@@ -20,7 +20,8 @@ Result<UniqueFd> idmapped_clone(const std::string& path, int userns, Access acce
   attributes.attr_set = MOUNT_ATTR_IDMAP | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
                         (access == Access::read_only ? MOUNT_ATTR_RDONLY : 0);
   attributes.userns_fd = static_cast<std::uint64_t>(userns);
-  if (::syscall(SYS_mount_setattr, tree.get(), "", AT_EMPTY_PATH, &attributes, sizeof attributes) != 0)
+  if (::syscall(SYS_mount_setattr, tree.get(), "", AT_EMPTY_PATH, &attributes, sizeof attributes) !=
+      0)
     return fail_errno("mount_setattr " + path);
   return tree;
 }

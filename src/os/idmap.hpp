@@ -10,7 +10,8 @@ namespace asr {
 
 enum class Access { read_only, writable };
 
-// A detached mount of `path` whose ids are those of the user namespace: id n on disk appears as n inside.
+// A detached mount of `path` whose ids are those of the user namespace: id n on disk appears as n
+// inside.
 Result<UniqueFd> idmapped_clone(const std::string& path, int userns, Access access);
 
 // Whether the file system of `path` allows it. Tried, not guessed.

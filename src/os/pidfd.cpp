@@ -55,7 +55,8 @@ Result<Spawned> spawn_image(int executable, const char* const* argv, int inherit
   ::posix_spawnattr_setsigmask(&attributes, &none);
   ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
 
-  UniqueFd image(::fcntl(executable, F_DUPFD_CLOEXEC, 4));  // Not 3: that becomes the inherited one.
+  UniqueFd image(
+      ::fcntl(executable, F_DUPFD_CLOEXEC, 4));  // Not 3: that becomes the inherited one.
   std::string path = "/proc/self/fd/" + std::to_string(image.get());
   char* const no_environment[] = {nullptr};
   Spawned spawned;

@@ -26,7 +26,7 @@ enum class Wait { block, dont_block };
 struct Received {
   enum class Kind { packet, closed, nothing };  // nothing: only with Wait::dont_block
   Kind kind = Kind::nothing;
-  std::string_view bytes;      // Into the caller's buffer.
+  std::string_view bytes;  // Into the caller's buffer.
   std::vector<UniqueFd> fds;
 };
 

@@ -1,4 +1,5 @@
-// What really holds for one sandbox. A guarantee that this machine cannot give is named, never dropped.
+// What really holds for one sandbox. A guarantee that this machine cannot give is named, never
+// dropped.
 #pragma once
 
 #include <string>
@@ -14,7 +15,7 @@ enum class Guarantee {
 };
 
 struct IsolationFact {
-  std::string name;       // "memory_limit", "uid_range", …: stable, for programs
+  std::string name;  // "memory_limit", "uid_range", …: stable, for programs
   Guarantee guarantee = Guarantee::full;
   std::string mechanism;  // "cgroup v1 memory", "seccomp", …
   std::string note;       // Why it is less than full, and how to get more. Empty when full.
@@ -34,9 +35,12 @@ struct Isolation {
 
 inline std::string_view to_string(Guarantee guarantee) noexcept {
   switch (guarantee) {
-    case Guarantee::full: return "full";
-    case Guarantee::partial: return "partial";
-    case Guarantee::none: return "none";
+    case Guarantee::full:
+      return "full";
+    case Guarantee::partial:
+      return "partial";
+    case Guarantee::none:
+      return "none";
   }
   return "none";
 }

@@ -14,17 +14,19 @@ constexpr std::uint32_t kMostPids = 30000;  // A machine has 32768 by default.
 
 Result<void> check(const Limits& limits) {
   if (limits.memory_bytes < kLeastMemory)
-    return fail(Errc::invalid, "memory limit " + format_bytes(limits.memory_bytes) + " is too small",
+    return fail(Errc::invalid,
+                "memory limit " + format_bytes(limits.memory_bytes) + " is too small",
                 "give at least " + format_bytes(kLeastMemory));
   if (limits.disk_bytes < kLeastDisk)
     return fail(Errc::invalid, "disk limit " + format_bytes(limits.disk_bytes) + " is too small",
                 "give at least " + format_bytes(kLeastDisk));
   // Files live in memory and are charged to the sandbox: a full disk must leave room to run.
   if (limits.disk_bytes > limits.memory_bytes / 2)
-    return fail(Errc::invalid,
-                "disk limit " + format_bytes(limits.disk_bytes) + " is more than half of the memory limit " +
-                    format_bytes(limits.memory_bytes),
-                "raise memory to at least " + format_bytes(limits.disk_bytes * 2) + " or lower disk");
+    return fail(
+        Errc::invalid,
+        "disk limit " + format_bytes(limits.disk_bytes) +
+            " is more than half of the memory limit " + format_bytes(limits.memory_bytes),
+        "raise memory to at least " + format_bytes(limits.disk_bytes * 2) + " or lower disk");
   if (limits.pids < 1 || limits.pids > kMostPids)
     return fail(Errc::invalid, "pids limit " + std::to_string(limits.pids) + " is out of range",
                 "give 1 to " + std::to_string(kMostPids));
@@ -34,7 +36,8 @@ Result<void> check(const Limits& limits) {
     return fail(Errc::invalid, "inode limit " + std::to_string(limits.inodes) + " is too small",
                 "give at least 256");
   if (limits.open_files < 16)
-    return fail(Errc::invalid, "open file limit " + std::to_string(limits.open_files) + " is too small",
+    return fail(Errc::invalid,
+                "open file limit " + std::to_string(limits.open_files) + " is too small",
                 "give at least 16");
   if (limits.wall_time.count() < 0 || limits.cpu_time.count() < 0)
     return fail(Errc::invalid, "a time limit is negative");

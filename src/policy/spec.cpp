@@ -10,7 +10,8 @@ Result<Environment> parse_environment(std::string_view text) {
                               std::pair{std::string_view("tar:"), Environment::Kind::tarball}}) {
     if (!text.starts_with(prefix)) continue;
     text.remove_prefix(prefix.size());
-    if (text.empty()) return fail(Errc::invalid, "environment " + std::string(prefix) + " has no path");
+    if (text.empty())
+      return fail(Errc::invalid, "environment " + std::string(prefix) + " has no path");
     return Environment{kind, std::string(text)};
   }
   return fail(Errc::invalid, "unknown environment " + std::string(text),
@@ -19,9 +20,12 @@ Result<Environment> parse_environment(std::string_view text) {
 
 std::string to_string(const Environment& environment) {
   switch (environment.kind) {
-    case Environment::Kind::host: return "host";
-    case Environment::Kind::folder: return "folder:" + environment.path;
-    case Environment::Kind::tarball: return "tar:" + environment.path;
+    case Environment::Kind::host:
+      return "host";
+    case Environment::Kind::folder:
+      return "folder:" + environment.path;
+    case Environment::Kind::tarball:
+      return "tar:" + environment.path;
   }
   return "host";
 }

@@ -171,9 +171,13 @@ constexpr Known kRefused[] = {
 // Answered as a kernel without the call would: ENOSYS makes callers fall back, EPERM makes them
 // fail.
 constexpr Known kAbsent[] = {
-    {"io_setup", 206, 0, "its requests come from one pot for the whole machine, which one sandbox could empty"},
-    {"io_destroy", 207, 1}, {"io_getevents", 208, 4}, {"io_submit", 209, 2}, {"io_cancel", 210, 3},
-    {"io_pgetevents", 333, 292},
+    {"io_setup", 206, 0,
+     "one pot of requests for the whole machine, which one sandbox could empty"},
+    {"io_destroy", 207, 1, "of no use without io_setup"},
+    {"io_getevents", 208, 4, "of no use without io_setup"},
+    {"io_submit", 209, 2, "of no use without io_setup"},
+    {"io_cancel", 210, 3, "of no use without io_setup"},
+    {"io_pgetevents", 333, 292, "of no use without io_setup"},
     {"get_kernel_syms", 177, kNone, "never implemented"},
     {"query_module", 178, kNone, "never implemented"},
     {"getpmsg", 181, kNone, "never implemented"},

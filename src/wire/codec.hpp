@@ -1,6 +1,6 @@
-// Bytes from values and back. Each message lists its fields once, in fields(); writing and reading both
-// walk that list. Reading never trusts: every length is checked against what is there, and a message
-// with bytes left over is refused.
+// Bytes from values and back. Each message lists its fields once, in fields(); writing and reading
+// both walk that list. Reading never trusts: every length is checked against what is there, and a
+// message with bytes left over is refused.
 #pragma once
 
 #include <chrono>

@@ -49,7 +49,8 @@ TEST(Wire, AnotherTypeOrVersionIsRefused) {
   EXPECT_FALSE(parse_frame(packet));
 }
 
-// A length that promises more than the packet holds must be found before memory is set aside for it.
+// A length that promises more than the packet holds must be found before memory is set aside for
+// it.
 TEST(Wire, HugeCountsCostNothing) {
   Writer writer;
   writer(FrameHeader{kWireVersion, static_cast<std::uint16_t>(wire::GuestType::page), 1});

@@ -1,8 +1,8 @@
 // What daemon and guest say to each other. A request has an id; its answers carry the same one.
 //
-//   Start          → Started + descriptors, later Ended       SignalProcess, Resize, KillAll, Ping → Done
-//   FileRequest    → Done | Info | Page | Opened + descriptor | ArchiveDone | Events… (watch)
-//   Connect        → Opened + descriptor                      ListProcesses → Processes…
+//   Start          → Started + descriptors, later Ended       SignalProcess, Resize, KillAll, Ping
+//   → Done FileRequest    → Done | Info | Page | Opened + descriptor | ArchiveDone | Events…
+//   (watch) Connect        → Opened + descriptor                      ListProcesses → Processes…
 //   any of them    → Failure                                  StopWork ends a watch or an archive
 #pragma once
 
@@ -44,7 +44,8 @@ enum class GuestType : std::uint16_t {
   stop_work,
 };
 
-// ---- guest → daemon ------------------------------------------------------------------------------
+// ---- guest → daemon
+// ------------------------------------------------------------------------------
 
 // The sandbox is complete and its pid 1 answers.
 struct Hello {
@@ -86,7 +87,8 @@ struct Failure {
   }
 };
 
-// Descriptors, in this order: stdin (if asked for), stdout, stderr; with a terminal one socket for all.
+// Descriptors, in this order: stdin (if asked for), stdout, stderr; with a terminal one socket for
+// all.
 struct Started {
   static constexpr auto kType = GuestType::started;
   std::int32_t pid = 0;
@@ -109,7 +111,8 @@ struct Ended {
   std::uint64_t max_rss_bytes = 0;
   template <class V>
   void fields(V& v) {
-    v(exit_code), v(signal), v(start_errno), v(stopped), v(cpu_user), v(cpu_system), v(max_rss_bytes);
+    v(exit_code), v(signal), v(start_errno), v(stopped), v(cpu_user), v(cpu_system),
+        v(max_rss_bytes);
   }
 };
 
@@ -155,7 +158,15 @@ struct Page {
   }
 };
 
-enum class Change : std::uint8_t { created, modified, removed, moved_from, moved_to, attributes, overflow };
+enum class Change : std::uint8_t {
+  created,
+  modified,
+  removed,
+  moved_from,
+  moved_to,
+  attributes,
+  overflow
+};
 
 struct Event {
   Change change = Change::modified;
@@ -222,7 +233,8 @@ struct Disk {
   }
 };
 
-// ---- daemon → guest ------------------------------------------------------------------------------
+// ---- daemon → guest
+// ------------------------------------------------------------------------------
 
 struct Start {
   static constexpr auto kType = GuestType::start;
@@ -298,7 +310,7 @@ enum class FileOp : std::uint8_t {
   copy,
   remove,
   change_mode,
-  symlink,     // `other` is what it points to
+  symlink,  // `other` is what it points to
   watch,
   archive_out,
   archive_in,  // comes with a descriptor to read the archive from

@@ -1,7 +1,7 @@
 // What daemon and zygote say to each other: one Configure, then any number of Create.
 //
-//   Configure → Configured | LaunchRefused          Create + descriptors → Launched + pidfd | LaunchRefused
-//   later, for every sandbox that ended: Reaped
+//   Configure → Configured | LaunchRefused          Create + descriptors → Launched + pidfd |
+//   LaunchRefused later, for every sandbox that ended: Reaped
 #pragma once
 
 #include <cstdint>
@@ -35,19 +35,19 @@ struct Layer {
 struct Configure {
   static constexpr auto kType = ZygoteType::configure;
   bool rootless = false;
-  bool import = false;              // The only layer itself becomes the root, writable, to unpack into.
-  std::string stage;                // An empty directory: the zygote's private root is mounted there.
-  std::vector<Layer> layers;        // Topmost first.
-  std::string fence;                // sock_filter[] as bytes, as are the gates.
+  bool import = false;        // The only layer itself becomes the root, writable, to unpack into.
+  std::string stage;          // An empty directory: the zygote's private root is mounted there.
+  std::vector<Layer> layers;  // Topmost first.
+  std::string fence;          // sock_filter[] as bytes, as are the gates.
   std::string strict_gate;
   std::string browser_gate;
   std::uint64_t gate_secret = 0;
   std::int32_t landlock_abi = 0;
-  bool piped_cores = false;         // core_pattern starts with '|': a core limit of 0 does not stop it.
+  bool piped_cores = false;  // core_pattern starts with '|': a core limit of 0 does not stop it.
   template <class V>
   void fields(V& v) {
-    v(rootless), v(import), v(stage), v(layers), v(fence), v(strict_gate), v(browser_gate), v(gate_secret),
-        v(landlock_abi), v(piped_cores);
+    v(rootless), v(import), v(stage), v(layers), v(fence), v(strict_gate), v(browser_gate),
+        v(gate_secret), v(landlock_abi), v(piped_cores);
   }
 };
 
@@ -55,7 +55,8 @@ struct Configure {
 // `join_count` files named tasks of v1 groups.
 struct Create {
   static constexpr auto kType = ZygoteType::create;
-  std::uint32_t first_id = 0;  // First host uid and gid of this sandbox's 65536; unused when rootless.
+  std::uint32_t first_id =
+      0;  // First host uid and gid of this sandbox's 65536; unused when rootless.
   bool into_cgroup = false;
   std::uint32_t join_count = 0;
   bool read_only = false;
@@ -75,8 +76,8 @@ struct Create {
 
 struct Configured {
   static constexpr auto kType = ZygoteType::configured;
-  bool idmaps = false;            // The layers' file systems can be id-mapped.
-  std::uint32_t masks = 0;        // Entries of /proc that every sandbox hides.
+  bool idmaps = false;      // The layers' file systems can be id-mapped.
+  std::uint32_t masks = 0;  // Entries of /proc that every sandbox hides.
   template <class V>
   void fields(V& v) {
     v(idmaps), v(masks);

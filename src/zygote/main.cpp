@@ -1,5 +1,5 @@
-// The small static program behind every sandbox. The daemon starts it from memory with one descriptor, its
-// control socket, at number 3.
+// The small static program behind every sandbox. The daemon starts it from memory with one
+// descriptor, its control socket, at number 3.
 
 #include <fcntl.h>
 #include <linux/close_range.h>

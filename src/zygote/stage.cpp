@@ -57,14 +57,14 @@ constexpr std::array<Device, 6> kDevices{{{"null", 1, 3},
                                           {"urandom", 1, 9},
                                           {"tty", 5, 0}}};
 
-// Devices are bound, not made: nothing in a user namespace may make them, and the host's are checked to
-// be what their names say.
+// Devices are bound, not made: nothing in a user namespace may make them, and the host's are
+// checked to be what their names say.
 Result<void> build_dev() {
   TRY(make_dir("dev"));
   TRY(do_mount("dev", "dev", "tmpfs", MS_NOSUID | MS_NOEXEC, "size=64k,nr_inodes=64,mode=0755"));
   for (const Device& device : kDevices) {
     std::string source = std::string("/dev/") + device.name;
-    struct stat info{};
+    struct stat info {};
     if (::lstat(source.c_str(), &info) != 0) return fail_errno("stat " + source);
     if (!S_ISCHR(info.st_mode) || info.st_rdev != makedev(device.major, device.minor))
       return fail(Errc::denied, source + " is not the device it should be");
@@ -98,13 +98,15 @@ Result<void> build_blank() {
 Result<void> make_read_only(const std::string& path) {
   mount_attr attributes{};
   attributes.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
-  if (::syscall(SYS_mount_setattr, AT_FDCWD, path.c_str(), AT_RECURSIVE, &attributes, sizeof attributes) != 0)
+  if (::syscall(SYS_mount_setattr, AT_FDCWD, path.c_str(), AT_RECURSIVE, &attributes,
+                sizeof attributes) != 0)
     return fail_errno("make " + path + " read-only");
   return {};
 }
 
-// A clone of the directory's mount alone, not of what is mounted below it: a layer is one file system.
-// In a user namespace the kernel insists on the whole, because what is mounted there may hide something.
+// A clone of the directory's mount alone, not of what is mounted below it: a layer is one file
+// system. In a user namespace the kernel insists on the whole, because what is mounted there may
+// hide something.
 Result<void> bind_layers(const wire::Configure& configure, Stage& stage) {
   TRY(make_dir("layers"));
   stage.idmaps = !configure.rootless;
@@ -119,12 +121,13 @@ Result<void> bind_layers(const wire::Configure& configure, Stage& stage) {
   return {};
 }
 
-// What a program may see of /proc beside processes: its own limits and names, and facts about the kernel
-// that are the same for everybody and tell nothing of what others do. Anything else is covered, so that a
-// kernel with new entries shows less, not more.
+// What a program may see of /proc beside processes: its own limits and names, and facts about the
+// kernel that are the same for everybody and tell nothing of what others do. Anything else is
+// covered, so that a kernel with new entries shows less, not more.
 constexpr std::array<std::string_view, 20> kShown{
-    "cpuinfo", "crypto", "devices", "dma",  "execdomains", "filesystems", "loadavg",     "locks",  "meminfo", "misc",
-    "mounts",  "net",     "self",   "stat",    "swaps", "sys",        "sysvipc",     "thread-self", "uptime", "version"};
+    "cpuinfo", "crypto",  "devices", "dma",         "execdomains", "filesystems", "loadavg",
+    "locks",   "meminfo", "misc",    "mounts",      "net",         "self",        "stat",
+    "swaps",   "sys",     "sysvipc", "thread-self", "uptime",      "version"};
 
 bool is_shown(std::string_view name) {
   if (std::find(kShown.begin(), kShown.end(), name) != kShown.end()) return true;
@@ -137,11 +140,12 @@ Result<void> choose_masks(Stage& stage) {
   while (dirent* entry = ::readdir(proc.get())) {
     std::string name = entry->d_name;
     if (name.starts_with('.') || is_shown(name)) continue;
-    struct stat info{};
+    struct stat info {};
     if (::fstatat(::dirfd(proc.get()), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) continue;
     if (S_ISDIR(info.st_mode)) stage.masked_folders.push_back(name);
     // Files only their owner may open need no cover: the host's root has no id inside.
-    else if (S_ISREG(info.st_mode) && (info.st_mode & 0066) != 0) stage.masked_files.push_back(name);
+    else if (S_ISREG(info.st_mode) && (info.st_mode & 0066) != 0)
+      stage.masked_files.push_back(name);
   }
   return {};
 }

@@ -77,7 +77,8 @@ class Zygote {
 // What the rest of its life needs: id maps, id-mapped mounts, entering cgroups it does not own.
 Result<void> keep_few_capabilities() {
   constexpr std::uint64_t kKept = 1ULL << CAP_SYS_ADMIN | 1ULL << CAP_SETUID | 1ULL << CAP_SETGID |
-                                  1ULL << CAP_DAC_OVERRIDE | 1ULL << CAP_SYS_PTRACE;  // to open a child's namespace
+                                  1ULL << CAP_DAC_OVERRIDE |
+                                  1ULL << CAP_SYS_PTRACE;  // to open a child's namespace
   for (int cap = 0; cap <= 63; ++cap)
     if ((kKept >> cap & 1) == 0 && ::prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) != 0 && errno == EPERM)
       return fail_errno("drop capability");
@@ -174,7 +175,8 @@ Result<void> Zygote::map_ids(int pid, const Create& create) const {
 Result<void> Zygote::release(int pid, int sync) const {
   std::vector<UniqueFd> mounts;
   if (stage_.idmaps) {
-    UniqueFd userns(::open(("/proc/" + std::to_string(pid) + "/ns/user").c_str(), O_RDONLY | O_CLOEXEC));
+    UniqueFd userns(
+        ::open(("/proc/" + std::to_string(pid) + "/ns/user").c_str(), O_RDONLY | O_CLOEXEC));
     if (!userns) return fail_errno("open user namespace");
     Access access = configure_.import ? Access::writable : Access::read_only;
     for (const std::string& path : layer_paths_)
@@ -185,8 +187,8 @@ Result<void> Zygote::release(int pid, int sync) const {
   return send_packet(sync, "g", borrowed);
 }
 
-// Borrows a uid for the time of clone3(): the kernel charges a user namespace's quotas to its creator's
-// uid, so a creator of its own gives each sandbox quotas of its own.
+// Borrows a uid for the time of clone3(): the kernel charges a user namespace's quotas to its
+// creator's uid, so a creator of its own gives each sandbox quotas of its own.
 class BorrowedUid {
  public:
   BorrowedUid(bool wanted, std::uint32_t id) : wanted_(wanted) {
@@ -200,7 +202,8 @@ class BorrowedUid {
   void give_back() {
     if (!wanted_) return;
     wanted_ = false;
-    if (::syscall(SYS_setresuid, -1, 0, -1) != 0 || ::syscall(SYS_setresgid, -1, 0, -1) != 0) ::_exit(1);
+    if (::syscall(SYS_setresuid, -1, 0, -1) != 0 || ::syscall(SYS_setresgid, -1, 0, -1) != 0)
+      ::_exit(1);
   }
 
  private:
@@ -219,8 +222,8 @@ Result<int> Zygote::launch(const Create& create, std::vector<UniqueFd>& fds, Uni
 
   int raw_pidfd = -1;
   clone_args args{};
-  args.flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS |
-               CLONE_PIDFD;
+  args.flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
+               CLONE_NEWUTS | CLONE_PIDFD;
   args.exit_signal = SIGCHLD;
   args.pidfd = reinterpret_cast<std::uintptr_t>(&raw_pidfd);
   if (create.into_cgroup) {

@@ -36,8 +36,9 @@ std::vector<std::string> groups_of(const std::string& instance) {
     std::error_code ec;
     if (!fs::exists(path, ec)) continue;
     found.push_back(path);
-    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(path, ec))
-      if (entry.is_directory(ec)) found.push_back(entry.path());
+    // Groups vanish while we look: increment() with an error code takes it as the end.
+    for (fs::recursive_directory_iterator at(path, ec), end; !ec && at != end; at.increment(ec))
+      if (at->is_directory(ec)) found.push_back(at->path());
   }
   return found;
 }

@@ -201,6 +201,7 @@ TEST_F(Leaks, CyclesLeaveNothingBehind) {
   Counts outside = now();
   {
     TestEngine engine(options_);
+    scope_.instances.insert(engine->instance_dir().filename().native());
     Cycles cycles(engine);
     SandboxSpec pooled = spec_of(Preset::standard);
     engine.must(engine->warm(pooled, {4, 2}));
@@ -235,6 +236,7 @@ TEST_F(Leaks, StoppingAtOnceLeavesNothingBehind) {
   Counts outside = now();
   for (int i = 0; i < 5; ++i) {
     TestEngine engine(options_);
+    scope_.instances.insert(engine->instance_dir().filename().native());
     engine.must(engine->warm(spec_of(Preset::standard), {3, 2}));
     auto one = engine.sandbox();
     auto two = engine.sandbox();
@@ -257,6 +259,7 @@ TEST_F(Leaks, StoppingWhileAPoolRefillsLeavesNothingBehind) {
   Counts outside = now();
   for (int i = 0; i < 10; ++i) {
     TestEngine engine(options_);
+    scope_.instances.insert(engine->instance_dir().filename().native());
     engine.must(engine->warm(spec_of(Preset::strict), {8, 8}));
     for (int taken = 0; taken < 8; ++taken) {
       auto sandbox = engine.must(engine->create(spec_of(Preset::strict)));

@@ -12,13 +12,16 @@ namespace asr::test {
 namespace {
 
 // Where the sandboxes' folders must be traversable for nobody but us, and mounts are harmless.
-std::filesystem::path scratch_root() { return std::filesystem::temp_directory_path() / "agent-sandbox-tests"; }
+std::filesystem::path scratch_root() {
+  return std::filesystem::temp_directory_path() / "agent-sandbox-tests";
+}
 
 }  // namespace
 
 TestEngine::TestEngine(EngineOptions options) : guard_(boost::asio::make_work_guard(context_)) {
   auto engine = Engine::start(context_.get_executor(), std::move(options));
-  if (!engine) throw std::runtime_error("engine: " + engine.error().what + " | " + engine.error().hint);
+  if (!engine)
+    throw std::runtime_error("engine: " + engine.error().what + " | " + engine.error().hint);
   engine_ = *std::move(engine);
   thread_ = std::thread([this] { context_.run(); });
 }
@@ -34,13 +37,17 @@ void TestEngine::stop() {
   thread_.join();
 }
 
-std::shared_ptr<Sandbox> TestEngine::sandbox(SandboxSpec spec) { return must(engine_->create(std::move(spec))); }
+std::shared_ptr<Sandbox> TestEngine::sandbox(SandboxSpec spec) {
+  return must(engine_->create(std::move(spec)));
+}
 
 RunResult TestEngine::sh(Sandbox& sandbox, std::string script, std::string user) {
   return must(sandbox.run(shell(std::move(script), std::move(user))));
 }
 
-ScratchDir::ScratchDir() : path_(scratch_root() / random_name(12)) { std::filesystem::create_directories(path_); }
+ScratchDir::ScratchDir() : path_(scratch_root() / random_name(12)) {
+  std::filesystem::create_directories(path_);
+}
 
 ScratchDir::~ScratchDir() { (void)remove_tree(AT_FDCWD, path_.native()); }
 

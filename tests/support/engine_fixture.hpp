@@ -1,4 +1,5 @@
-// An engine with an event loop on a thread of its own, driven by tests as if everything were ordinary calls.
+// An engine with an event loop on a thread of its own, driven by tests as if everything were
+// ordinary calls.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -53,7 +54,8 @@ class TestEngine {
   std::thread thread_;
 };
 
-// A runtime folder of the test's own, removed with it. Tests never touch instances they did not start.
+// A runtime folder of the test's own, removed with it. Tests never touch instances they did not
+// start.
 class ScratchDir {
  public:
   ScratchDir();
