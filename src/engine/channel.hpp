@@ -85,10 +85,12 @@ class Channel : public std::enable_shared_from_this<Channel> {
   Result<void> send(std::uint32_t id, const Message& message, std::span<const int> fds = {}) {
     if (!open_) return fail(Errc::gone, "the sandbox has ended");
     auto sent = send_packet(socket_.get(), encode(id, message), fds, Wait::dont_block);
-    if (!sent && sent.error().code == Errc::exhausted)
+    if (sent || sent.error().code == Errc::invalid) return sent;
+    if (sent.error().code == Errc::exhausted)
       return fail(Errc::exhausted, "too many requests at once",
                   "wait for answers before asking more");
-    return sent;
+    close();  // The peer is gone, and we are the first to notice.
+    return fail(Errc::gone, "the sandbox has ended");
   }
 
  private:
