@@ -152,6 +152,7 @@ Result<void> Cgroups::limit(const SandboxId& id, const Limits& limits) {
 
 Result<JoinFds> Cgroups::create(const SandboxId& id) {
   JoinFds fds;
+  UniqueFd cpu;
   for (const auto& tree : trees_) {
     int dir = tree->instance.get();
     if (::mkdirat(dir, id.text.c_str(), 0755) != 0)
@@ -164,8 +165,11 @@ Result<JoinFds> Cgroups::create(const SandboxId& id) {
     // processes, and no grace period. The child has one thread.
     UniqueFd tasks(::openat(dir, (id.text + "/tasks").c_str(), O_WRONLY | O_CLOEXEC));
     if (!tasks) return fail_errno("open tasks");
-    fds.v1_tasks.push_back(std::move(tasks));
+    bool only_cpu = tree.get() == cpu_ && cpu_ != memory_ && cpu_ != pids_;
+    (only_cpu ? cpu : fds.v1_tasks.emplace_back()) = std::move(tasks);
   }
+  fds.cpu_is_last = static_cast<bool>(cpu);
+  if (cpu) fds.v1_tasks.push_back(std::move(cpu));
   return fds;
 }
 
@@ -200,6 +204,21 @@ Result<void> Cgroups::freeze(const SandboxId& id, bool frozen) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return {};
+}
+
+void Cgroups::hasten_end(const SandboxId& id) const noexcept {
+  auto write = [&](const Tree& tree, const char* file, const char* value) {
+    (void)write_value(tree.instance.get(), id.text + "/" + file, value);
+  };
+  if (v2_) write(*trees_[*v2_], "cgroup.kill", "1");
+  if (cpu_ == nullptr) return;
+  if (cpu_->hierarchy.v2) {
+    write(*cpu_, "cpu.max", "max");
+    write(*cpu_, "cpu.weight", "10000");
+  } else {
+    write(*cpu_, "cpu.cfs_quota_us", "-1");
+    write(*cpu_, "cpu.shares", "262144");
+  }
 }
 
 std::uint64_t Cgroups::oom_kills(const SandboxId& id) const {

@@ -32,7 +32,12 @@ void Janitor::finish() {
 void Janitor::clean(Remains& remains) {
   if (remains.pidfd) {
     (void)send_signal(remains.pidfd.get(), SIGKILL);
-    if (!wait_for_end(remains.pidfd.get(), 20s)) {
+    bool ended = wait_for_end(remains.pidfd.get(), 20ms);
+    if (!ended) {
+      cgroups_->hasten_end(remains.id);
+      ended = wait_for_end(remains.pidfd.get(), 20s);
+    }
+    if (!ended) {
       ++leaked_;  // The ids stay taken: something still runs under them.
       return;
     }

@@ -283,6 +283,7 @@ asio::awaitable<Result<std::shared_ptr<NativeSandbox>>> NativeEngine::launch(
   create.first_id = birth.first_id;
   create.into_cgroup = static_cast<bool>(joins.v2);
   create.join_count = static_cast<std::uint32_t>(joins.v1_tasks.size());
+  create.cpu_join_last = joins.cpu_is_last;
   create.read_only = spec.root == RootMode::read_only;
   create.loopback = spec.network == Network::loopback;
   create.browser = spec.tier == SyscallTier::browser;

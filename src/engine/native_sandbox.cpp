@@ -21,6 +21,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
+// Longer than a sandbox that is not under attack ever takes.
+constexpr auto kEndsByItself = 20ms;
 constexpr auto kDestroyWithin = 20s;
 constexpr auto kPingWithin = 2s;
 constexpr std::size_t kMostProcesses = 100'000;
@@ -536,29 +538,30 @@ asio::awaitable<Result<Usage>> NativeSandbox::usage() {
 
 namespace {
 
-asio::awaitable<Result<void>> await_end(asio::any_io_executor executor, UniqueFd pidfd) {
-  asio::posix::stream_descriptor ended(executor, pidfd.release());
-  asio::steady_timer deadline(executor, kDestroyWithin);
-  bool late = false;
-  deadline.async_wait([&](boost::system::error_code ec) {
-    if (ec) return;
-    late = true;
+// True if what the descriptor stands for ended in time.
+asio::awaitable<bool> ends_within(std::shared_ptr<asio::posix::stream_descriptor> pidfd,
+                                  std::chrono::milliseconds patience) {
+  asio::steady_timer deadline(pidfd->get_executor(), patience);
+  // An expired timer's handler may run after this frame is gone: what it uses, it owns.
+  deadline.async_wait([pidfd](boost::system::error_code ec) {
     boost::system::error_code ignored;
-    ended.cancel(ignored);
+    if (!ec) pidfd->cancel(ignored);
   });
   boost::system::error_code ec;
-  auto token = asio::redirect_error(asio::use_awaitable, ec);
-  co_await ended.async_wait(asio::posix::stream_descriptor::wait_read, token);
-  deadline.cancel();
-  // The handler above refers to this frame: let it run before leaving.
-  co_await asio::post(executor, asio::use_awaitable);
-  if (late)
-    co_return fail(Errc::timeout, "the sandbox's processes did not end",
-                   "see agent-sandbox doctor");
-  co_return Result<void>();
+  co_await pidfd->async_wait(asio::posix::stream_descriptor::wait_read,
+                             asio::redirect_error(asio::use_awaitable, ec));
+  co_return !ec;
 }
 
 }  // namespace
+
+asio::awaitable<Result<void>> NativeSandbox::await_end(UniqueFd pidfd) {
+  auto ended = std::make_shared<asio::posix::stream_descriptor>(strand(), pidfd.release());
+  if (co_await ends_within(ended, kEndsByItself)) co_return Result<void>();
+  birth_.cgroups->hasten_end(birth_.id);
+  if (co_await ends_within(ended, kDestroyWithin)) co_return Result<void>();
+  co_return fail(Errc::timeout, "the sandbox's processes did not end", "see agent-sandbox doctor");
+}
 
 asio::awaitable<Result<void>> NativeSandbox::destroy() {
   auto self = shared_from_this();
@@ -567,7 +570,7 @@ asio::awaitable<Result<void>> NativeSandbox::destroy() {
   kill_now();
   UniqueFd pidfd(::fcntl(birth_.pidfd.get(), F_DUPFD_CLOEXEC, 3));
   if (!pidfd) co_return fail_errno("dup");
-  CO_TRY(co_await on_strand(strand(), await_end(strand(), std::move(pidfd))));
+  CO_TRY(co_await on_strand(strand(), await_end(std::move(pidfd))));
   bury_once();
   co_return Result<void>();
 }

@@ -90,6 +90,7 @@ class NativeSandbox final : public Sandbox, public std::enable_shared_from_this<
  private:
   const asio::any_io_executor& strand() const noexcept { return birth_.channel->executor(); }
   Result<void> check_ready() const;
+  asio::awaitable<Result<void>> await_end(UniqueFd pidfd);
   void bury_once();
   struct ExecutionContext execution_context();
 

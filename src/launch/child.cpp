@@ -56,8 +56,7 @@ int put_file(const char* path, const char* text) noexcept {
 int join_groups(Child& child) noexcept {
   for (std::size_t i = 0; i < child.plan.join_count; ++i)
     if (::write(child.plan.joins[i], "0", 1) != 1) return -1;
-  // After joining: this way the groups above stay invisible in /proc/self/cgroup.
-  return ::unshare(CLONE_NEWCGROUP);
+  return 0;
 }
 
 int wait_for_ids(Child& child) noexcept {
@@ -349,6 +348,14 @@ int enter_root(Child& child) noexcept {
   return ::chdir("/");
 }
 
+// Late: only our own code ran so far, and a machine full of busy sandboxes, or a small share of it,
+// must not slow down the making of a new one.
+int join_cpu_group(Child& child) noexcept {
+  if (child.plan.cpu_join >= 0 && ::write(child.plan.cpu_join, "0", 1) != 1) return -1;
+  // After joining: this way the groups above stay invisible in /proc/self/cgroup.
+  return ::unshare(CLONE_NEWCGROUP);
+}
+
 int set_limit(int which, rlim_t most) noexcept {
   rlimit now{};
   if (::getrlimit(static_cast<__rlimit_resource_t>(which), &now) != 0) return -1;
@@ -426,10 +433,10 @@ std::uint64_t micros() noexcept {
 void set_up_sandbox(const LaunchPlan& plan, LaunchOutcome& outcome) noexcept {
   using Step = int (*)(Child&) noexcept;
   static constexpr std::array<Step, kLaunchSteps> kSteps{
-      join_groups,     wait_for_ids,    take_ids,        scratch_mount, scratch_folders,
-      root_mount,      layer_mounts,    writable_mounts, proc_mount,    kernel_settings,
-      inner_namespace, proc_masks,      dev_mounts,      loopback,      enter_root,
-      limits,          drop_privileges, landlock,        gate};
+      join_groups,     wait_for_ids, take_ids,        scratch_mount, scratch_folders,
+      root_mount,      layer_mounts, writable_mounts, proc_mount,    kernel_settings,
+      inner_namespace, proc_masks,   dev_mounts,      loopback,      enter_root,
+      join_cpu_group,  limits,       drop_privileges, landlock,      gate};
   Child child{plan, outcome, {}};
   child.layer_mounts.fill(-1);
   std::uint64_t before = micros();

@@ -9,8 +9,8 @@ std::string_view to_string(LaunchStep step) noexcept {
       "mount layers",    "mount writable parts", "mount /proc",
       "kernel settings", "inner user namespace", "mask /proc",
       "mount /dev",      "bring up loopback",    "enter root",
-      "set limits",      "drop privileges",      "landlock",
-      "system call gate"};
+      "join cpu cgroup", "set limits",           "drop privileges",
+      "landlock",        "system call gate"};
   auto index = static_cast<std::size_t>(step);
   return index < kNames.size() ? kNames[index] : "unknown step";
 }

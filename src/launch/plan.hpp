@@ -29,12 +29,13 @@ enum class LaunchStep : std::uint8_t {
   dev_mounts,
   loopback,
   enter_root,
+  join_cpu_group,
   limits,
   drop_privileges,
   landlock,
   gate,
 };
-inline constexpr std::size_t kLaunchSteps = 19;
+inline constexpr std::size_t kLaunchSteps = 20;
 std::string_view to_string(LaunchStep step) noexcept;
 
 // The id of pid 1 in its own (outer) user namespace. It is not mapped in the inner one, where the
@@ -59,6 +60,7 @@ struct LaunchPlan {
   int sync_socket = -1;                // "ids are mapped" arrives here, with the id-mapped layers.
   std::array<int, kMaxJoins> joins{};  // tasks files of v1 groups
   std::size_t join_count = 0;
+  int cpu_join = -1;  // tasks file of the v1 group that shares out the processors
 
   bool rootless = false;  // One id only: inner and outer user namespace share it.
   bool read_only = false;

@@ -52,13 +52,15 @@ struct Configure {
 };
 
 // Descriptors: the guest's socket; then, if `into_cgroup`, the v2 group's directory; then
-// `join_count` files named tasks of v1 groups.
+// `join_count` files named tasks of v1 groups, of which the last is the one that shares out the
+// processors if `cpu_join_last`.
 struct Create {
   static constexpr auto kType = ZygoteType::create;
   std::uint32_t first_id =
       0;  // First host uid and gid of this sandbox's 65536; unused when rootless.
   bool into_cgroup = false;
   std::uint32_t join_count = 0;
+  bool cpu_join_last = false;
   bool read_only = false;
   bool loopback = false;
   bool browser = false;
@@ -69,8 +71,8 @@ struct Create {
   std::uint32_t pids = 0;
   template <class V>
   void fields(V& v) {
-    v(first_id), v(into_cgroup), v(join_count), v(read_only), v(loopback), v(browser),
-        v(sample_memory), v(memory_bytes), v(disk_bytes), v(inodes), v(pids);
+    v(first_id), v(into_cgroup), v(join_count), v(cpu_join_last), v(read_only), v(loopback),
+        v(browser), v(sample_memory), v(memory_bytes), v(disk_bytes), v(inodes), v(pids);
   }
 };
 

@@ -140,6 +140,7 @@ LaunchPlan Zygote::plan_for(const Create& create, const std::vector<UniqueFd>& f
   plan.join_count = create.join_count;
   for (std::size_t i = 0; i < create.join_count; ++i)
     plan.joins[i] = fds[1 + (create.into_cgroup ? 1 : 0) + i].get();
+  if (create.cpu_join_last && plan.join_count > 0) plan.cpu_join = plan.joins[--plan.join_count];
   plan.rootless = configure_.rootless;
   plan.read_only = create.read_only;
   plan.loopback = create.loopback;

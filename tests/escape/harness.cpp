@@ -155,11 +155,6 @@ std::size_t daemon_memory() {
 
 std::size_t daemon_descriptors() { return count_entries("/proc/self/fd"); }
 
-std::string read_host_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 long host_number(const std::string& path, long otherwise) {
   std::istringstream in(read_host_file(path));
   long value = 0;

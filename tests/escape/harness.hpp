@@ -16,10 +16,12 @@
 
 #include "engine/engine.hpp"
 #include "report.hpp"
+#include "support/host_files.hpp"
 
 namespace asr::escape {
 
 using namespace std::chrono_literals;
+using test::read_host_file;
 using Args = std::vector<std::string>;
 using SandboxPtr = std::shared_ptr<Sandbox>;
 
@@ -39,7 +41,6 @@ struct Snapshot {
 // Bytes this process has allocated: what a sanitizer keeps aside after free() is not counted.
 std::size_t daemon_memory();
 std::size_t daemon_descriptors();
-std::string read_host_file(const std::string& path);
 long host_number(const std::string& path, long otherwise);
 // Processes of the machine that have `token` in their arguments.
 std::size_t host_processes_named(const std::string& token);

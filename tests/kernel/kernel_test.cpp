@@ -131,32 +131,10 @@ bool eventually(const std::function<bool()>& holds, std::chrono::milliseconds wi
   return true;
 }
 
-std::string read_fd(int fd) {
-  std::string data;
-  std::string chunk(65536, '\0');
-  for (;;) {
-    ssize_t n = ::read(fd, chunk.data(), chunk.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return data;
-    data.append(chunk.data(), static_cast<std::size_t>(n));
-  }
-}
-
-std::string read_host_file(const std::string& path) {
-  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  return fd ? read_fd(fd.get()) : std::string();
-}
-
 void write_host_file(const fs::path& path, std::string_view text, unsigned mode) {
   fs::create_directories(path.parent_path());
   std::ofstream(path, std::ios::binary) << text;
   ASSERT_EQ(::chmod(path.c_str(), mode), 0) << path;
-}
-
-bool process_lives(int pid) {
-  std::string stat = read_host_file("/proc/" + std::to_string(pid) + "/stat");
-  std::size_t name_end = stat.rfind(')');
-  return name_end != std::string::npos && stat[name_end + 2] != 'Z' && stat[name_end + 2] != 'X';
 }
 
 // Resident memory would count what a sanitizer keeps aside after free().

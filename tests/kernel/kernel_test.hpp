@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "support/engine_fixture.hpp"
+#include "support/host_files.hpp"
 
 namespace asr::test {
 
@@ -101,11 +102,8 @@ std::chrono::milliseconds since(Clock::time_point start);
 // Asks until it is true or the time is over.
 bool eventually(const std::function<bool()>& holds, std::chrono::milliseconds within = 10s);
 
-std::string read_fd(int fd);                          // to its end
-std::string read_host_file(const std::string& path);  // "" if there is none
 void write_host_file(const std::filesystem::path& path, std::string_view text,
                      unsigned mode = 0644);
-bool process_lives(int pid);                             // and is no zombie
 std::uint64_t own_allocated_bytes();                     // by this process, on its heap
 std::vector<int> children_named(std::string_view name);  // of this process
 // Pid 1 of each sandbox whose zygote is a child of this process, in no order, zombies left out.

@@ -420,7 +420,9 @@ TEST_F(CrashMatrix, TheZygoteIsKilledAtAnyMoment) {
 }
 
 TEST_F(CrashMatrix, AFullDiskIsATypedError) {
-  const std::vector<std::string> calls{"mkdir", "mkdirat", "write", "rename"};
+  std::vector<std::string> calls{"mkdir", "mkdirat", "rename"};
+  // A sanitizer looks at memory by writing it to a pipe, and takes any failure for its own.
+  if (!kSanitized) calls.emplace_back("write");
   auto most = count_calls(Who::daemon, calls);
   for (const std::string& call : calls)
     for (long n : steps(most[call], 3)) {
