@@ -24,9 +24,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// How long a program may go on after its reader has gone and SIGPIPE told it so.
-constexpr auto kBrokenPipeGrace = 1s;
-
 struct ExecOptions {
   SandboxOptions sandbox;
   bool json = false;
@@ -58,7 +55,6 @@ struct Run {
   asio::signal_set signals;
   std::shared_ptr<Execution> execution;  // While the program runs.
   int interrupted_by = 0;
-  bool pipe_broke = false;
   RunResult collected;  // With --json.
 };
 
@@ -120,29 +116,6 @@ asio::awaitable<void> pass_signals(std::shared_ptr<Run> run) {
   }
 }
 
-// Nobody reads what the program writes. It learns it the usual way, and has a moment to act on it.
-asio::awaitable<Result<void>> break_pipe(std::shared_ptr<Run> run) {
-  run->pipe_broke = true;
-  auto signaling = run->execution->signal(SIGPIPE);
-  (void)co_await std::move(signaling);
-  auto drain = [](std::shared_ptr<Execution> execution) -> asio::awaitable<Result<int>> {
-    for (;;) {
-      auto reading = execution->read();
-      auto chunk = co_await std::move(reading);
-      if (!chunk || !*chunk) co_return 0;
-    }
-  };
-  auto wait = [](std::shared_ptr<Execution> execution) -> asio::awaitable<void> {
-    asio::steady_timer grace(co_await asio::this_coro::executor, kBrokenPipeGrace);
-    co_await grace.async_wait(asio::use_awaitable);
-    auto killing = execution->signal(SIGKILL);
-    (void)co_await std::move(killing);
-  };
-  auto draining = with_aside(drain(run->execution), wait(run->execution));
-  (void)co_await std::move(draining);
-  co_return Result<void>();
-}
-
 asio::awaitable<Result<ExitStatus>> pass_output(std::shared_ptr<Run> run) {
   for (;;) {
     auto reading = run->execution->read();
@@ -155,9 +128,9 @@ asio::awaitable<Result<ExitStatus>> pass_output(std::shared_ptr<Run> run) {
     }
     auto writing = (is_out ? run->out : run->err).write(std::move(chunk->data));
     if (co_await std::move(writing)) continue;
-    auto breaking = break_pipe(run);
-    CO_TRY(co_await std::move(breaking));
-    break;
+    // Nobody reads what we write: so nobody reads what the program writes.
+    auto closing = run->execution->close_output(chunk->stream);
+    (void)co_await std::move(closing);
   }
   auto waiting = run->execution->wait();
   co_return co_await std::move(waiting);
@@ -254,8 +227,6 @@ Result<int> exec_or_fail(const ExecOptions& options, const std::vector<std::stri
     complain(stopped.error());
   if (!status && run->interrupted_by != 0) return 128 + run->interrupted_by;
   if (!status) return fail(std::move(status).error());
-  // Whatever ended it in the end, that nobody read it was the reason.
-  if (run->pipe_broke && status->signal != 0) return 128 + SIGPIPE;
   std::string reason = why(*status);
   if (!reason.empty() && !options.quiet)
     std::fprintf(stderr, "agent-sandbox: %s: %s\n", argv[0].c_str(), reason.c_str());

@@ -24,8 +24,7 @@ constexpr const char* kFamily = "agent-sandbox";
 constexpr std::uint32_t kGuestPids = 16;
 
 Result<void> make_group(int dir, const std::string& name) {
-  if (::mkdirat(dir, name.c_str(), 0755) != 0 && errno != EEXIST)
-    return fail_errno("mkdir " + name);
+  if (::mkdirat(dir, name.c_str(), 0755) != 0 && errno != EEXIST) return fail_errno("make a group");
   return {};
 }
 
@@ -272,6 +271,8 @@ void Cgroups::measure(const SandboxId& id, Usage& usage) const {
 }
 
 std::vector<IsolationFact> Cgroups::facts() const {
+  const std::string hint = (problem_.empty() ? "" : " (" + problem_ + ")") +
+                           "; run as root, or have systemd delegate one (Delegate=yes)";
   auto fact = [&](const char* name, const Tree* tree, const char* controller) {
     IsolationFact result{name, Guarantee::full, "", ""};
     if (tree != nullptr) {
@@ -279,16 +280,15 @@ std::vector<IsolationFact> Cgroups::facts() const {
       return result;
     }
     result.guarantee = Guarantee::none;
-    result.note = std::string("no ") + controller + " cgroup can be used" +
-                  (problem_.empty() ? "" : " (" + problem_ + ")") +
-                  "; run as root, or have systemd delegate one (Delegate=yes)";
+    result.note = std::string("no ") + controller + " cgroup can be used" + hint;
     return result;
   };
   std::vector<IsolationFact> facts{fact("memory_limit", memory_, "memory"),
                                    fact("cpu_limit", cpu_, "cpu"),
                                    fact("pids_limit", pids_, "pids")};
   IsolationFact pause{"pause", v2_ ? Guarantee::full : Guarantee::none,
-                      v2_ ? "cgroup v2 freezer" : "", v2_ ? "" : "no cgroup v2 tree can be used"};
+                      v2_ ? "cgroup v2 freezer" : "",
+                      v2_ ? "" : "no cgroup v2 tree can be used" + hint};
   facts.push_back(pause);
   return facts;
 }

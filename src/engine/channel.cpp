@@ -58,7 +58,8 @@ bool Channel::take(std::span<char> buffer) {
     if (received->kind == Received::Kind::nothing) return true;
     auto frame = parse_frame(received->bytes);
     if (!frame) return false;
-    Letter letter{frame->type, frame->id, std::string(frame->body), std::move(received->fds)};
+    Letter letter{frame->type, frame->id, std::string(frame->body), std::move(received->fds),
+                  received->lost_descriptors};
     auto found = boxes_.find(frame->id);
     if (found == boxes_.end()) {
       if (unasked_) unasked_(std::move(letter));

@@ -32,12 +32,20 @@ struct Letter {
   std::uint32_t id = 0;
   std::string body;
   std::vector<UniqueFd> fds;
+  bool lost_descriptors = false;  // It brought some, and the daemon had no room for them.
 
   template <class Message>
   std::optional<Message> as() const {
+    if (lost_descriptors) return std::nullopt;
     return decode<Message>(Frame{type, id, body});
   }
 };
+
+// The daemon's own failure, whatever the letter says.
+inline Error out_of_descriptors() {
+  return Error(Errc::exhausted, "this process has too many open files",
+               "raise its limit (ulimit -n), or hold fewer sandboxes");
+}
 
 class Channel : public std::enable_shared_from_this<Channel> {
  public:

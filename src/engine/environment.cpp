@@ -169,13 +169,21 @@ std::string host_key() {
 
 }  // namespace
 
-Result<std::vector<wire::Layer>> host_layers(const fs::path& cache) {
+std::string half_made(const InstanceId& maker) {
+  return "new-" + maker.text + "-" + random_name(8);
+}
+
+bool is_half_made_by(std::string_view name, const InstanceId& maker) {
+  return name.starts_with("new-" + maker.text + "-");
+}
+
+Result<std::vector<wire::Layer>> host_layers(const fs::path& cache, const InstanceId& maker) {
   fs::path skeleton = cache / ("host-" + host_key());
   std::error_code ec;
   if (!fs::is_directory(skeleton, ec)) {
     // Built aside and renamed: there is only ever a whole one.
     fs::create_directories(cache, ec);
-    fs::path making = cache / ("new-" + random_name(12));
+    fs::path making = cache / half_made(maker);
     if (auto built = build_skeleton(making); !built) {
       (void)remove_tree(AT_FDCWD, making.native());
       return fail(std::move(built).error());

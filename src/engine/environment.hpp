@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/id.hpp"
 #include "base/result.hpp"
 #include "policy/spec.hpp"
 #include "wire/zygote_messages.hpp"
@@ -13,7 +14,13 @@ namespace asr {
 
 // The host's own /usr below a small made-up root: accounts, names, and those parts of /etc that
 // programs need and everybody may read. Kept in `cache`, made again when the host's files changed.
-Result<std::vector<wire::Layer>> host_layers(const std::filesystem::path& cache);
+Result<std::vector<wire::Layer>> host_layers(const std::filesystem::path& cache,
+                                             const InstanceId& maker);
+
+// Name of a folder in the cache while it is being filled, and renamed when it is whole. It tells
+// its maker, so that what a dead one left can be removed.
+std::string half_made(const InstanceId& maker);
+bool is_half_made_by(std::string_view name, const InstanceId& maker);
 
 // A root file system in a folder, below a layer in `work` with what every sandbox has.
 Result<std::vector<wire::Layer>> folder_layers(const std::filesystem::path& folder,

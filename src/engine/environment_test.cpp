@@ -66,9 +66,9 @@ class Environments : public testing::Test {
 };
 
 TEST_F(Environments, TheHostsIsMadeOnce) {
-  auto first = host_layers(dir_ / "cache");
+  auto first = host_layers(dir_ / "cache", InstanceId("i-test"));
   ASSERT_TRUE(first) << first.error().what;
-  auto second = host_layers(dir_ / "cache");
+  auto second = host_layers(dir_ / "cache", InstanceId("i-test"));
   ASSERT_TRUE(second);
   EXPECT_EQ(first->front().source, second->front().source);
   EXPECT_EQ(std::distance(fs::directory_iterator(dir_ / "cache"), fs::directory_iterator()), 1);
@@ -77,7 +77,7 @@ TEST_F(Environments, TheHostsIsMadeOnce) {
 }
 
 TEST_F(Environments, TheHostsKeepsItsSecretsAndAccounts) {
-  auto layers = host_layers(dir_ / "cache");
+  auto layers = host_layers(dir_ / "cache", InstanceId("i-test"));
   ASSERT_TRUE(layers);
   fs::path root = layers->front().source;
   EXPECT_EQ(count(text_of(root / "etc/passwd"), "user:x:1000:1000:"), 1U);

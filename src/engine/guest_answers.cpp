@@ -3,6 +3,7 @@
 namespace asr {
 
 Error failure_in(const Letter& letter) {
+  if (letter.lost_descriptors) return out_of_descriptors();
   auto failure = letter.as<wire::Failure>();
   if (!failure) return Error(Errc::internal, "the sandbox sent a wrong answer");
   Errc code = failure->code <= static_cast<std::uint8_t>(Errc::internal)

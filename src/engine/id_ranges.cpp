@@ -20,8 +20,9 @@ void IdRanges::give_back(std::uint32_t first_id) {
 }
 
 Result<void> IdRanges::claim_block() {
-  if (::mkdir(locks_.c_str(), 0700) != 0 && errno != EEXIST)
-    return fail_errno("mkdir " + locks_.native());
+  for (const std::filesystem::path& folder : {locks_.parent_path(), locks_})
+    if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
+      return fail_errno("mkdir " + folder.native());
   for (std::uint32_t block = 0; block < kBlocks; ++block) {
     std::string path = (locks_ / std::to_string(block)).native();
     UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));

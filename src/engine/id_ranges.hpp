@@ -17,7 +17,9 @@ namespace asr {
 // machine share; the lock ends with the process, however it ends.
 class IdRanges {
  public:
-  explicit IdRanges(std::filesystem::path locks) : locks_(std::move(locks)) {}
+  // One place for all instances, whatever their runtime folder: the ids are the machine's.
+  explicit IdRanges(std::filesystem::path locks = "/run/agent-sandbox/ids")
+      : locks_(std::move(locks)) {}
 
   Result<std::uint32_t> take();  // The first id of a range.
   void give_back(std::uint32_t first_id);

@@ -7,7 +7,9 @@
 
 #include <cstdlib>
 
+#include "base/scope_exit.hpp"
 #include "engine/cgroups.hpp"
+#include "engine/environment.hpp"
 #include "os/file.hpp"
 
 namespace asr {
@@ -64,12 +66,14 @@ Result<Instance> Instance::open(const fs::path& runtime_dir) {
   // lock.
   fs::path making = runtime_dir / ("new-" + instance.id_.text);
   if (::mkdir(making.c_str(), 0700) != 0) return fail_errno("mkdir " + making.native());
+  ScopeExit discard([&] { (void)remove_tree(AT_FDCWD, making.native()); });
   instance.lock_ =
       UniqueFd(::open((making / "lock").c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!instance.lock_) return fail_errno("create lock");
   if (::flock(instance.lock_.get(), LOCK_EX | LOCK_NB) != 0) return fail_errno("lock");
   if (::rename(making.c_str(), instance.dir_.c_str()) != 0)
     return fail_errno("rename " + making.native());
+  discard.dismiss();
   return instance;
 }
 
@@ -78,7 +82,21 @@ Instance::~Instance() {
   (void)remove_tree(AT_FDCWD, dir_.native());
 }
 
-RecoveryReport recover(const fs::path& runtime_dir) {
+namespace {
+
+// What it was unpacking when it ended.
+void discard_half_made(const fs::path& cache_dir, const InstanceId& dead, RecoveryReport& report) {
+  std::error_code ec;
+  for (const fs::directory_entry& entry : fs::directory_iterator(cache_dir, ec)) {
+    if (!is_half_made_by(entry.path().filename().native(), dead)) continue;
+    if (auto removed = remove_tree(AT_FDCWD, entry.path().native()); !removed)
+      report.problems.push_back(removed.error().what);
+  }
+}
+
+}  // namespace
+
+RecoveryReport recover(const fs::path& runtime_dir, const fs::path& cache_dir) {
   RecoveryReport report;
   std::error_code ec;
   for (const fs::directory_entry& entry : fs::directory_iterator(runtime_dir, ec)) {
@@ -94,6 +112,7 @@ RecoveryReport recover(const fs::path& runtime_dir) {
     report.sandboxes += sweep.sandboxes;
     report.processes += sweep.processes;
     for (std::string& problem : sweep.problems) report.problems.push_back(std::move(problem));
+    discard_half_made(cache_dir, InstanceId(name), report);
     if (!sweep.problems.empty()) continue;  // Its folder stays, so that the next start tries again.
     if (auto removed = remove_tree(AT_FDCWD, entry.path().native()); !removed)
       report.problems.push_back(removed.error().what);

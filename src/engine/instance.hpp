@@ -29,8 +29,10 @@ class Instance {
   UniqueFd lock_;
 };
 
-// Removes what dead instances below `runtime_dir` left: processes, cgroups, folders.
-RecoveryReport recover(const std::filesystem::path& runtime_dir);
+// Removes what dead instances below `runtime_dir` left: processes, cgroups, folders, and what
+// they were unpacking into `cache_dir`.
+RecoveryReport recover(const std::filesystem::path& runtime_dir,
+                       const std::filesystem::path& cache_dir);
 
 std::filesystem::path default_runtime_dir();
 std::filesystem::path default_cache_dir();

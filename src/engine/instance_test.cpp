@@ -9,6 +9,7 @@
 
 #include <fstream>
 
+#include "engine/environment.hpp"
 #include "os/file.hpp"
 
 namespace asr {
@@ -33,6 +34,7 @@ class Instances : public testing::Test {
   }
 
   fs::path runtime_;
+  fs::path cache_ = runtime_ / "cache";
 };
 
 TEST_F(Instances, HaveAFolderOfTheirOwnWhileTheyLive) {
@@ -55,7 +57,7 @@ TEST_F(Instances, RecoveryLeavesTheLivingAlone) {
   auto one = Instance::open(runtime_);
   auto two = Instance::open(runtime_);
   ASSERT_TRUE(one && two);
-  RecoveryReport report = recover(runtime_);
+  RecoveryReport report = recover(runtime_, cache_);
   EXPECT_EQ(report.instances, 0U);
   EXPECT_TRUE(fs::exists(one->dir()) && fs::exists(two->dir()));
 }
@@ -72,7 +74,7 @@ TEST_F(Instances, RecoveryRemovesTheDead) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   ASSERT_EQ(status, 0);
   auto living = Instance::open(runtime_);
-  RecoveryReport report = recover(runtime_);
+  RecoveryReport report = recover(runtime_, cache_);
   EXPECT_EQ(report.instances, 1U);
   EXPECT_TRUE(report.problems.empty());
   EXPECT_TRUE(fs::exists(living->dir()));
@@ -87,12 +89,12 @@ TEST_F(Instances, AHalfMadeOneIsRemovedOnlyWhenOld) {
   make_old(old);
   UniqueFd lock(::open((locked / "lock").c_str(), O_RDWR | O_CLOEXEC));
   ASSERT_EQ(::flock(lock.get(), LOCK_EX | LOCK_NB), 0);
-  EXPECT_EQ(recover(runtime_).instances, 1U);
+  EXPECT_EQ(recover(runtime_, cache_).instances, 1U);
   EXPECT_TRUE(fs::exists(young));
   EXPECT_FALSE(fs::exists(old));
   EXPECT_TRUE(fs::exists(locked));
   lock.reset();
-  EXPECT_EQ(recover(runtime_).instances, 1U);
+  EXPECT_EQ(recover(runtime_, cache_).instances, 1U);
   EXPECT_FALSE(fs::exists(locked));
 }
 
@@ -101,7 +103,7 @@ TEST_F(Instances, AHalfMadeOneIsRemovedOnlyWhenOld) {
 TEST_F(Instances, AHalfRemovedOneIsRemoved) {
   fs::path half = folder("i-half", false);
   make_old(half);
-  EXPECT_EQ(recover(runtime_).instances, 1U);
+  EXPECT_EQ(recover(runtime_, cache_).instances, 1U);
   EXPECT_FALSE(fs::exists(half));
 }
 
@@ -110,11 +112,11 @@ TEST_F(Instances, RecoveryTouchesNothingElse) {
   fs::path other = folder("other", true);
   fs::path elsewhere = folder("elsewhere", true);
   fs::create_directory_symlink(elsewhere, runtime_ / "i-link");
-  (void)recover(runtime_);
+  (void)recover(runtime_, cache_);
   EXPECT_TRUE(fs::exists(ids / "stage-x"));
   EXPECT_TRUE(fs::exists(other / "stage-x"));
   EXPECT_TRUE(fs::exists(elsewhere / "stage-x"));
-  EXPECT_EQ(recover(runtime_ / "missing").instances, 0U);
+  EXPECT_EQ(recover(runtime_ / "missing", cache_).instances, 0U);
 }
 
 TEST_F(Instances, ARuntimeFolderOfOthersIsRefused) {
@@ -128,6 +130,20 @@ TEST_F(Instances, ARuntimeFolderOfOthersIsRefused) {
   fs::create_directories(runtime_ / "theirs");
   ASSERT_EQ(::chown((runtime_ / "theirs").c_str(), 12345, 12345), 0);
   EXPECT_EQ(Instance::open(runtime_ / "theirs").error().code, Errc::denied);
+}
+
+TEST_F(Instances, RecoveryDiscardsWhatADeadOneWasUnpacking) {
+  folder("i-dead", true);
+  auto living = Instance::open(runtime_);
+  ASSERT_TRUE(living);
+  fs::path of_dead = cache_ / half_made(InstanceId("i-dead"));
+  fs::path of_living = cache_ / half_made(living->id());
+  for (const fs::path& path : {of_dead, of_living, cache_ / "host-0"})
+    fs::create_directories(path / "etc");
+  EXPECT_EQ(recover(runtime_, cache_).instances, 1U);
+  EXPECT_FALSE(fs::exists(of_dead));
+  EXPECT_TRUE(fs::exists(of_living));
+  EXPECT_TRUE(fs::exists(cache_ / "host-0"));
 }
 
 }  // namespace

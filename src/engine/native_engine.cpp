@@ -14,6 +14,7 @@
 #include "base/scope_exit.hpp"
 #include "engine/environment.hpp"
 #include "engine/guest_answers.hpp"
+#include "engine/isolation_report.hpp"
 #include "engine/on_strand.hpp"
 #include "launch/plan.hpp"
 #include "os/file.hpp"
@@ -55,7 +56,7 @@ Result<std::unique_ptr<Engine>> Engine::start(asio::any_io_executor executor,
                                               EngineOptions options) {
   if (options.runtime_dir.empty()) options.runtime_dir = default_runtime_dir();
   if (options.cache_dir.empty()) options.cache_dir = default_cache_dir();
-  RecoveryReport recovery = recover(options.runtime_dir);
+  RecoveryReport recovery = recover(options.runtime_dir, options.cache_dir);
   Instance instance = TRY(Instance::open(options.runtime_dir));
   UniqueFd image = TRY(zygote_image());
   auto cgroups = std::make_shared<Cgroups>(options.cgroups == EngineOptions::Cgroups::off
@@ -79,7 +80,7 @@ NativeEngine::NativeEngine(asio::any_io_executor executor, EngineOptions options
       recovery_(std::move(recovery)),
       image_(std::move(image)),
       cgroups_(std::move(cgroups)),
-      ids_(std::make_shared<IdRanges>(options_.runtime_dir / "ids")),
+      ids_(std::make_shared<IdRanges>()),
       janitor_(std::make_shared<Janitor>(cgroups_, ids_)) {
   if (options_.zygotes == 0)
     options_.zygotes = std::clamp(std::thread::hardware_concurrency(), 1U, 4U);
@@ -128,7 +129,7 @@ void NativeEngine::log(std::string_view line) const {
 asio::awaitable<Result<std::vector<wire::Layer>>> NativeEngine::layers_of(Environment environment) {
   switch (environment.kind) {
     case Environment::Kind::host:
-      co_return host_layers(options_.cache_dir);
+      co_return host_layers(options_.cache_dir, instance_.id());
     case Environment::Kind::folder:
       co_return folder_layers(environment.path, instance_.dir());
     case Environment::Kind::tarball:
@@ -144,7 +145,7 @@ asio::awaitable<Result<std::vector<wire::Layer>>> NativeEngine::tarball_layers(
   UnpackedTar unpacked = CO_TRY(find_unpacked(environment.path, options_.cache_dir));
   if (!unpacked.ready) {
     log("unpacking " + environment.path);
-    fs::path making = options_.cache_dir / ("new-" + random_name(12));
+    fs::path making = options_.cache_dir / half_made(instance_.id());
     std::error_code ec;
     fs::create_directories(making, ec);
     if (ec) co_return fail(Errc::os, "create " + making.native() + ": " + ec.message());
@@ -318,7 +319,11 @@ asio::awaitable<Result<std::shared_ptr<NativeSandbox>>> NativeEngine::launch(
   auto sandbox = std::make_shared<NativeSandbox>(std::move(birth), std::move(bury));
   {
     std::lock_guard lock(mutex_);
-    std::erase_if(living_, [](const auto& entry) { return entry.second.expired(); });
+    // Not at each birth: looking at all of them costs the more the more there are.
+    if (living_.size() >= forget_at_) {
+      std::erase_if(living_, [](const auto& entry) { return entry.second.expired(); });
+      forget_at_ = std::max<std::size_t>(64, 2 * living_.size());
+    }
     living_.emplace(sandbox->id(), sandbox);
   }
   auto greet = [](std::shared_ptr<NativeSandbox> born, std::shared_ptr<Channel> link,
@@ -329,7 +334,8 @@ asio::awaitable<Result<std::shared_ptr<NativeSandbox>>> NativeEngine::launch(
   };
   auto greeted = greet(sandbox, channel, std::move(greeting));
   wire::Hello hello = CO_TRY(co_await on_strand(channel->executor(), std::move(greeted)));
-  sandbox->learn(isolation_of(sandbox->spec(), hello), std::move(hello.step_micros));
+  sandbox->learn(isolation_of(sandbox->spec(), hello, *cgroups_, rootless_),
+                 std::move(hello.step_micros));
   co_return sandbox;
 }
 
@@ -426,9 +432,10 @@ asio::awaitable<Result<void>> NativeEngine::stop() {
     co_await std::move(settling);
   }
   for (const auto& sandbox : living()) sandbox->kill_now();
+  Result<void> ended;
   for (const auto& sandbox : living()) {
     auto ending = sandbox->destroy();
-    CO_TRY(co_await std::move(ending));
+    if (auto one = co_await std::move(ending); !one) ended = std::move(one);
   }
   while (janitor_->backlog() > 0) {
     asio::steady_timer pause(executor_, 1ms);
@@ -437,67 +444,7 @@ asio::awaitable<Result<void>> NativeEngine::stop() {
   if (janitor_->leaked() > 0)
     co_return fail(Errc::os, std::to_string(janitor_->leaked()) +
                                  " sandbox(es) could not be removed completely");
-  co_return Result<void>();
-}
-
-// ---- what holds
-// ----------------------------------------------------------------------------------
-
-Isolation NativeEngine::isolation_of(const SandboxSpec& spec, const wire::Hello& hello) const {
-  Isolation isolation;
-  auto add = [&](std::string name, Guarantee guarantee, std::string mechanism,
-                 std::string note = {}) {
-    isolation.facts.push_back({std::move(name), guarantee, std::move(mechanism), std::move(note)});
-  };
-  add("namespaces", Guarantee::full, "user, mount, pid, network, ipc, uts and cgroup namespaces");
-  if (rootless_)
-    add("uid_range", Guarantee::none, "one id, the caller's own",
-        "an ordinary user has one id only: run agent-sandbox as root for a range per sandbox");
-  else
-    add("uid_range", Guarantee::full, "65536 host ids and an owner id of its own");
-  if (rootless_)
-    add("kernel_quotas", Guarantee::none, "shared with the caller",
-        "inotify and similar quotas are counted per user");
-  else
-    add("kernel_quotas", Guarantee::full, "counted for the sandbox's own owner id");
-  if (spec.tier == SyscallTier::browser)
-    add("nested_user_namespaces", Guarantee::partial, "at most 8, for the browser's own sandbox",
-        "the browser tier lets programs make user namespaces: more of the kernel is in reach");
-  else
-    add("nested_user_namespaces", Guarantee::full,
-        "refused by seccomp, by a limit of one and by chroot");
-  add("system_calls", Guarantee::full,
-      "seccomp allow-list, tier " + std::string(to_string(spec.tier)));
-  if (hello.landlock_abi >= kLandlockScopes)
-    add("landlock", Guarantee::full,
-        "scopes for signals and abstract sockets, ABI " + std::to_string(hello.landlock_abi));
-  else
-    add("landlock", Guarantee::none, "",
-        "the kernel has no Landlock scopes (Linux 6.12); namespaces hold alone");
-  add("file_owners", hello.idmapped ? Guarantee::full : Guarantee::partial,
-      hello.idmapped ? "id-mapped layers" : "layers as they are",
-      hello.idmapped
-          ? ""
-          : "files of the environment belong to nobody inside, and root cannot change them");
-  add("disk_limit", Guarantee::full, "tmpfs of limited size and number of files");
-  add("network", Guarantee::full,
-      spec.network == Network::none ? "an empty network namespace"
-                                    : "a network namespace with loopback only");
-  for (IsolationFact fact : cgroups_->facts()) {
-    if (fact.name == "memory_limit" && fact.guarantee == Guarantee::none) {
-      fact.guarantee = Guarantee::partial;
-      fact.mechanism = "resident memory is sampled every 50 ms and the largest process killed";
-    }
-    if (fact.name == "pids_limit" && fact.guarantee == Guarantee::none) {
-      fact.guarantee = Guarantee::full;
-      fact.mechanism = "limit of the inner user namespace";
-      fact.note.clear();
-    }
-    isolation.facts.push_back(std::move(fact));
-  }
-  add("side_channels", Guarantee::none, "",
-      "caches and cores are shared with the host and other sandboxes");
-  return isolation;
+  co_return ended;
 }
 
 }  // namespace asr

@@ -56,7 +56,6 @@ class NativeEngine final : public Engine {
       std::vector<wire::Layer> layers, bool import);
   asio::awaitable<Result<std::shared_ptr<NativeSandbox>>> launch(
       std::shared_ptr<ZygoteProcess> zygote, SandboxSpec spec);
-  Isolation isolation_of(const SandboxSpec& spec, const wire::Hello& hello) const;
   std::shared_ptr<Pool> pool_of(const SandboxSpec& spec) const;
   std::vector<std::shared_ptr<NativeSandbox>> living() const;
   void log(std::string_view line) const;
@@ -78,9 +77,10 @@ class NativeEngine final : public Engine {
   bool piped_cores_ = false;
 
   std::map<Environment, std::shared_ptr<Home>> homes_;  // on strand_
-  mutable std::mutex mutex_;                            // for the two below
+  mutable std::mutex mutex_;                            // for the three below
   std::map<std::string, std::shared_ptr<Pool>> pools_;
   std::map<SandboxId, std::weak_ptr<NativeSandbox>> living_;
+  std::size_t forget_at_ = 64;  // so many in living_, of which some may be gone
   std::shared_ptr<Janitor> janitor_;
 };
 

@@ -24,6 +24,9 @@ constexpr std::size_t kChunk = 64 * 1024;
 // What may lie unread in the daemon for one program. Beyond it the pipes fill, and the program
 // waits.
 constexpr std::size_t kMostQueued = 1 << 20;
+// What a program wrote before it ended is in its pipe, which holds at most this much. Whoever
+// inherited the pipe may go on writing without end.
+constexpr std::size_t kMostAfterEnd = 1 << 20;
 // How long a terminal's last words may take through the relay after its program has ended.
 constexpr auto kTerminalDrain = 250ms;
 // The guest ends programs whose time is up. If it does not, it is not to be trusted any more.
@@ -163,6 +166,7 @@ asio::awaitable<Result<std::shared_ptr<NativeExecution>>> NativeExecution::start
   execution->overflow_ = command.overflow;
   execution->terminal_ = command.terminal.has_value();
   execution->oom_before_ = execution->context_.oom_kills();
+  execution->paused_before_ = execution->context_.paused();
   execution->started_ = Clock::now();
   wire::Start request = request_for(command, limits);
   execution->wall_time_ = request.wall_time;
@@ -247,18 +251,21 @@ void NativeExecution::accept(OutputChunk::Stream kind, std::string data) {
 
 asio::awaitable<void> NativeExecution::pump(OutputChunk::Stream kind) {
   auto self = shared_from_this();
-  std::unique_ptr<Stream>& stream = kind == OutputChunk::Stream::out ? out_ : err_;
+  std::unique_ptr<Stream>& stream = stream_of(kind);
   std::string buffer(kChunk, '\0');
   auto drain_until = Clock::time_point::max();
+  std::size_t after_end = 0;
   for (;;) {
-    // After the end nothing waits for a reader any more: what is in the pipe is bounded by the
-    // pipe.
-    while (queued_bytes_ >= kMostQueued && !ended_ && !abandoned_) co_await wait_for_change();
+    // After the end nothing waits for a reader any more.
+    while (queued_bytes_ >= kMostQueued && !ended_ && !abandoned_ && !stream->unwanted)
+      co_await wait_for_change();
+    if (stream->unwanted || after_end >= kMostAfterEnd) break;
     int fd = stream->descriptor.native_handle();
     ssize_t n = stream->source == Source::socket
                     ? ::recv(fd, buffer.data(), buffer.size(), MSG_DONTWAIT)
                     : ::read(fd, buffer.data(), buffer.size());
     if (n > 0) {
+      if (ended_) after_end += static_cast<std::size_t>(n);
       accept(kind, buffer.substr(0, static_cast<std::size_t>(n)));
       continue;
     }
@@ -283,9 +290,13 @@ asio::awaitable<void> NativeExecution::pump(OutputChunk::Stream kind) {
 
 asio::awaitable<void> NativeExecution::watch_end(std::unique_ptr<Channel::Box> box) {
   auto self = shared_from_this();
-  auto deadline =
-      wall_time_.count() > 0 ? started_ + wall_time_ + kGuestGrace : Clock::time_point::max();
-  auto answer = co_await box->next(deadline);
+  auto deadline = [this] {
+    if (wall_time_.count() == 0) return Clock::time_point::max();
+    return started_ + wall_time_ + kGuestGrace + context_.paused() - paused_before_;
+  };
+  auto answer = co_await box->next(deadline());
+  while (!answer && answer.error().code == Errc::timeout && Clock::now() < deadline())
+    answer = co_await box->next(deadline());
   ExitStatus status;
   auto ended = answer ? answer->as<wire::Ended>() : std::nullopt;
   if (ended) {
@@ -361,6 +372,21 @@ void NativeExecution::close_stdin() {
   if (!terminal_) in_.reset();
 }
 
+void NativeExecution::close_output(OutputChunk::Stream kind) {
+  std::erase_if(chunks_, [&](const OutputChunk& chunk) {
+    if (chunk.stream != kind) return false;
+    queued_bytes_ -= chunk.data.size();
+    return true;
+  });
+  if (std::unique_ptr<Stream>& stream = stream_of(kind)) {
+    stream->unwanted = true;
+    boost::system::error_code ignored;
+    stream->descriptor.cancel(ignored);
+    if (terminal_) in_.reset();  // Its other half: only without both does the terminal hang up.
+  }
+  changed_.cancel();
+}
+
 asio::awaitable<Result<void>> NativeExecution::signal(int number) {
   CO_TRY(context_.check_ready());
   wire::SignalExecution request;
@@ -424,6 +450,14 @@ class SharedExecution final : public Execution {
       co_return Result<void>();
     };
     return on_strand(strand_, closing(execution_));
+  }
+  asio::awaitable<Result<void>> close_output(OutputChunk::Stream stream) override {
+    auto closing = [](std::shared_ptr<NativeExecution> execution,
+                      OutputChunk::Stream kind) -> asio::awaitable<Result<void>> {
+      execution->close_output(kind);
+      co_return Result<void>();
+    };
+    return on_strand(strand_, closing(execution_, stream));
   }
   asio::awaitable<Result<void>> signal(int number) override {
     return on_strand(strand_, execution_->signal(number));

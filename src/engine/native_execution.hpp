@@ -16,8 +16,9 @@ namespace asr {
 
 // What the sandbox knows and the program's end depends on.
 struct ExecutionContext {
-  std::function<std::uint64_t()> oom_kills;   // of the sandbox so far
-  std::function<Result<void>()> check_ready;  // whether it can be asked now
+  std::function<std::uint64_t()> oom_kills;                     // of the sandbox so far
+  std::function<Result<void>()> check_ready;                    // whether it can be asked now
+  std::function<std::chrono::steady_clock::duration()> paused;  // for how long so far
 };
 
 // All of it runs on the sandbox's strand. Kept alive by the coroutines that read its pipes.
@@ -32,6 +33,7 @@ class NativeExecution : public std::enable_shared_from_this<NativeExecution> {
   asio::awaitable<Result<std::optional<OutputChunk>>> read();
   asio::awaitable<Result<void>> write_stdin(std::string data);
   void close_stdin();
+  void close_output(OutputChunk::Stream kind);
   asio::awaitable<Result<void>> signal(int number);
   asio::awaitable<Result<void>> resize(TerminalSize size);
   asio::awaitable<Result<ExitStatus>> wait();
@@ -46,7 +48,11 @@ class NativeExecution : public std::enable_shared_from_this<NativeExecution> {
         : descriptor(strand, fd), source(s) {}
     asio::posix::stream_descriptor descriptor;
     Source source;
+    bool unwanted = false;  // Nobody reads it any more, and its writer is to notice.
   };
+  std::unique_ptr<Stream>& stream_of(OutputChunk::Stream kind) {
+    return kind == OutputChunk::Stream::out ? out_ : err_;
+  }
 
   NativeExecution(std::shared_ptr<Channel> channel, ExecutionContext context);
   Result<void> take_ends(std::vector<UniqueFd> fds, const Command& command);
@@ -79,6 +85,7 @@ class NativeExecution : public std::enable_shared_from_this<NativeExecution> {
   Clock::time_point started_;
   std::chrono::milliseconds wall_time_{0};
   std::uint64_t oom_before_ = 0;
+  Clock::duration paused_before_{};
   std::uint64_t truncated_bytes_ = 0;
   std::optional<ExitStatus> ended_;
 };

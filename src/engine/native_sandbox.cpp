@@ -169,6 +169,10 @@ ExecutionContext NativeSandbox::execution_context() {
     if (auto self = weak.lock()) return self->check_ready();
     return fail(Errc::gone, "the sandbox has ended", "create a new one");
   };
+  context.paused = [weak = weak_from_this()] {
+    auto self = weak.lock();
+    return self ? self->paused_time_.total() : PausedTime::Clock::duration{};
+  };
   return context;
 }
 
@@ -508,13 +512,22 @@ asio::awaitable<Result<void>> NativeSandbox::pause() {
   CO_TRY(check_ready());
   CO_TRY(birth_.cgroups->freeze(birth_.id, true));
   state_ = SandboxState::paused;
+  paused_time_.begin();
   co_return Result<void>();
+}
+
+asio::awaitable<Result<void>> NativeSandbox::skip_paused_time() {
+  wire::SkipTime skip;
+  skip.time = std::chrono::ceil<std::chrono::milliseconds>(paused_time_.end());
+  auto unanswered = birth_.channel->box();
+  co_return birth_.channel->send(unanswered->id(), skip);
 }
 
 asio::awaitable<Result<void>> NativeSandbox::resume() {
   if (state_ == SandboxState::gone)
     co_return fail(Errc::gone, "the sandbox has ended", "create a new one");
   if (state_ != SandboxState::paused) co_return fail(Errc::conflict, "the sandbox is not paused");
+  CO_TRY(co_await on_strand(strand(), skip_paused_time()));
   CO_TRY(birth_.cgroups->freeze(birth_.id, false));
   state_ = SandboxState::ready;
   co_return Result<void>();
@@ -548,9 +561,11 @@ asio::awaitable<bool> ends_within(std::shared_ptr<asio::posix::stream_descriptor
     if (!ec) pidfd->cancel(ignored);
   });
   boost::system::error_code ec;
-  co_await pidfd->async_wait(asio::posix::stream_descriptor::wait_read,
-                             asio::redirect_error(asio::use_awaitable, ec));
-  co_return !ec;
+  // Asio's waits may end without a reason, so each is only an occasion to look.
+  while (!wait_for_end(pidfd->native_handle(), 0ms) && !ec)
+    co_await pidfd->async_wait(asio::posix::stream_descriptor::wait_read,
+                               asio::redirect_error(asio::use_awaitable, ec));
+  co_return wait_for_end(pidfd->native_handle(), 0ms);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "engine/cgroups.hpp"
 #include "engine/channel.hpp"
+#include "engine/paused_time.hpp"
 #include "engine/sandbox.hpp"
 
 namespace asr {
@@ -91,6 +92,7 @@ class NativeSandbox final : public Sandbox, public std::enable_shared_from_this<
   const asio::any_io_executor& strand() const noexcept { return birth_.channel->executor(); }
   Result<void> check_ready() const;
   asio::awaitable<Result<void>> await_end(UniqueFd pidfd);
+  asio::awaitable<Result<void>> skip_paused_time();
   void bury_once();
   struct ExecutionContext execution_context();
 
@@ -106,6 +108,7 @@ class NativeSandbox final : public Sandbox, public std::enable_shared_from_this<
   std::function<void(Remains)> bury_;
   std::atomic<SandboxState> state_{SandboxState::ready};
   std::atomic<bool> buried_{false};
+  PausedTime paused_time_;
 };
 
 }  // namespace asr

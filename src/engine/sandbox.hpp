@@ -42,6 +42,9 @@ class Execution {
   virtual asio::awaitable<Result<std::optional<OutputChunk>>> read() = 0;
   virtual asio::awaitable<Result<void>> write_stdin(std::string data) = 0;
   virtual asio::awaitable<Result<void>> close_stdin() = 0;
+  // Nobody will read this stream any more. The program learns it as it would from any pipe: by
+  // SIGPIPE or a failed write. A terminal hangs up.
+  virtual asio::awaitable<Result<void>> close_output(OutputChunk::Stream stream) = 0;
   virtual asio::awaitable<Result<void>> signal(int number) = 0;  // to it and its descendants
   virtual asio::awaitable<Result<void>> resize(TerminalSize size) = 0;
   virtual asio::awaitable<Result<ExitStatus>> wait() = 0;

@@ -32,6 +32,7 @@ Errc to_errc(std::uint8_t code) {
 }
 
 Error refusal(const Letter& letter) {
+  if (letter.lost_descriptors) return out_of_descriptors();
   if (auto refused = letter.as<wire::LaunchRefused>())
     return Error(
         Errc::os, "zygote: " + refused->what,

@@ -62,8 +62,9 @@ class Guest {
   Programs programs_;
   struct Worker {
     std::uint32_t request = 0;
-    bool tell_end =
-        false;  // Somebody waits for it to be gone, and with it the descriptors it holds.
+    // Somebody waits for it to be gone, and with it the descriptors it holds.
+    bool tell_end = false;
+    std::uint32_t relays = 0;  // the terminal of this execution
   };
   std::map<std::int32_t, Worker> workers_;  // by pid
   std::vector<char> buffer_;
@@ -79,7 +80,7 @@ Result<void> Guest::in_worker(std::uint32_t id, As as, const std::string& user, 
   int pid = ::_Fork();
   if (pid < 0) return fail_errno("fork");
   if (pid > 0) {
-    workers_[pid] = {id, tell_end};
+    workers_[pid] = {.request = id, .tell_end = tell_end};
     return {};
   }
   Work work{config_.socket, id};
@@ -108,7 +109,7 @@ Result<void> Guest::start(std::uint32_t id, const wire::Start& request) {
     relay_terminal(std::move(program.terminal_master), std::move(program.terminal_peer));
     ::_exit(0);
   }
-  if (relay > 0) workers_[relay] = {};
+  if (relay > 0) workers_[relay] = {.relays = id};
   return {};
 }
 
@@ -211,6 +212,12 @@ Result<void> Guest::dispatch(const Frame& frame, std::vector<UniqueFd>& fds) {
       return list_processes(frame.id);
     case GuestType::disk_usage:
       return disk_usage(frame.id);
+    case GuestType::skip_time:
+      if (auto request = decode<wire::SkipTime>(frame)) {
+        programs_.skip(request->time);
+        return {};
+      }
+      return malformed();
     case GuestType::stop_work:
       if (auto request = decode<wire::StopWork>(frame)) {
         for (const auto& [pid, worker] : workers_)
@@ -238,8 +245,9 @@ void Guest::reap() {
     }
     auto found = workers_.find(pid);
     if (found == workers_.end()) continue;  // An orphan of the workload's.
-    auto [id, tell_end] = found->second;
+    auto [id, tell_end, relays] = found->second;
     workers_.erase(found);
+    if (relays != 0) programs_.hang_up(relays);
     if (id == 0) continue;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
       if (tell_end) (void)answer(id, wire::Done{});

@@ -249,6 +249,11 @@ Result<void> Programs::signal(std::uint32_t id, int number) {
   return {};
 }
 
+void Programs::hang_up(std::uint32_t id) {
+  // With the last descriptor of the terminal's other side; the kernel tells the session.
+  if (auto found = find(id); found != programs_.end()) found->second.terminal.reset();
+}
+
 Result<void> Programs::resize(std::uint32_t id, std::uint16_t rows, std::uint16_t columns) {
   auto found = find(id);
   if (found == programs_.end()) return fail(Errc::not_found, "the program has ended");
@@ -292,6 +297,11 @@ std::chrono::milliseconds Programs::enforce() {
     wake_within(kSampleEvery);
   }
   return sleep;
+}
+
+void Programs::skip(std::chrono::milliseconds time) {
+  for (auto& [pid, program] : programs_)
+    if (program.deadline) *program.deadline += time;
 }
 
 // Where no cgroup holds the limit: the largest process goes, as the kernel would choose.

@@ -40,7 +40,12 @@ class Programs {
   // likes.
   std::chrono::milliseconds enforce();
 
+  // All of them were paused for so long.
+  void skip(std::chrono::milliseconds time);
+
   Result<void> signal(std::uint32_t id, int number);
+  // Nobody is at its terminal any more.
+  void hang_up(std::uint32_t id);
   Result<void> resize(std::uint32_t id, std::uint16_t rows, std::uint16_t columns);
 
  private:

@@ -74,7 +74,10 @@ Result<Received> receive_packet(int socket, std::span<char> buffer, Wait wait) {
   }
   Received received;
   take_descriptors(message, received.fds);
-  if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
+  bool cut = (message.msg_flags & MSG_CTRUNC) != 0;
+  received.lost_descriptors = cut && received.fds.size() < kMaxPacketFds;
+  if (received.lost_descriptors) received.fds.clear();
+  if ((message.msg_flags & MSG_TRUNC) != 0 || (cut && !received.lost_descriptors))
     return fail(Errc::internal, "the peer sent a message that is too long");
   if (size == 0) return Received{Received::Kind::closed, {}, {}};
   received.kind = Received::Kind::packet;

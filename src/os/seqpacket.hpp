@@ -28,6 +28,7 @@ struct Received {
   Kind kind = Kind::nothing;
   std::string_view bytes;  // Into the caller's buffer.
   std::vector<UniqueFd> fds;
+  bool lost_descriptors = false;  // This process had no room for them; it has none of them.
 };
 
 // One sendmsg: the receiver gets all of it or nothing. EAGAIN comes back as Errc::exhausted.

@@ -42,6 +42,7 @@ enum class GuestType : std::uint16_t {
   list_processes,
   disk_usage,
   stop_work,
+  skip_time,
 };
 
 // ---- guest → daemon
@@ -351,6 +352,17 @@ struct DiskUsage {
   static constexpr auto kType = GuestType::disk_usage;
   template <class V>
   void fields(V&) {}
+};
+
+// The sandbox stood still for so long: no program's time runs meanwhile. No answer; it is sent
+// before the sandbox goes on, so that the guest reads it first of all.
+struct SkipTime {
+  static constexpr auto kType = GuestType::skip_time;
+  std::chrono::milliseconds time{0};
+  template <class V>
+  void fields(V& v) {
+    v(time);
+  }
 };
 
 struct StopWork {

@@ -574,6 +574,29 @@ TEST_F(Pausing, ProgramsGoOnWhereTheyWere) {
   EXPECT_EQ(must(execution->wait()).exit_code, 3);
 }
 
+// Longer than the program's time and the engine's patience beyond it together.
+TEST_F(Pausing, TimeOfProgramsStandsStill) {
+  Command command = shell("sleep 2; echo done");
+  command.wall_time = 3s;
+  auto execution = start(*box_, command);
+  std::this_thread::sleep_for(500ms);
+  must(box_->pause());
+  std::this_thread::sleep_for(8500ms);
+  must(box_->resume());
+  EXPECT_EQ(read_to_end(*execution), "done\n");
+  EXPECT_TRUE(must(execution->wait()).ok());
+}
+
+TEST_F(Pausing, TimeOfProgramsGoesOnAfterwards) {
+  Command command = shell("sleep 60");
+  command.wall_time = 1s;
+  auto execution = start(*box_, command);
+  must(box_->pause());
+  std::this_thread::sleep_for(1500ms);
+  must(box_->resume());
+  EXPECT_EQ(must(execution->wait()).reason, EndReason::wall_time);
+}
+
 TEST_F(Pausing, PausedSandboxCanBeDestroyed) {
   auto execution = start(*box_, tool({"burn", "0"}));
   must(box_->pause());

@@ -483,6 +483,28 @@ TEST_F(Programs, DroppingManyExecutionsIsHarmless) {
   EXPECT_EQ(sh(*box, "echo fine").out, "fine\n");
 }
 
+TEST_F(Programs, LearnThatNobodyReadsThemAsFromAnyPipe) {
+  auto box = sandbox();
+  auto execution = start(*box, shell("(trap '' PIPE; while echo x 2>/dev/null; do :; done); "
+                                     "echo told >&2; yes; echo $? >&2; exec yes"));
+  must(execution->close_output(OutputChunk::Stream::out));
+  EXPECT_EQ(read_to_end(*execution), "told\n141\n");
+  auto status = must(execution->wait());
+  EXPECT_EQ(status.reason, EndReason::signaled);
+  EXPECT_EQ(status.signal, SIGPIPE);
+  must(execution->close_output(OutputChunk::Stream::err));  // Twice, and too late, is harmless.
+}
+
+TEST_F(Programs, TerminalThatNobodyReadsHangsUp) {
+  auto box = sandbox();
+  Command command = shell("yes");
+  command.terminal = TerminalSize{24, 80};
+  auto execution = start(*box, command);
+  read_until(*execution, "y");
+  must(execution->close_output(OutputChunk::Stream::out));
+  EXPECT_EQ(must(execution->wait()).signal, SIGHUP);
+}
+
 TEST_F(Programs, WaitCanBeAskedTwiceAndByTwo) {
   auto box = sandbox();
   auto execution = start(*box, shell("sleep 0.2; exit 3"));

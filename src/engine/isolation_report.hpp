@@ -1,0 +1,14 @@
+// What holds for one sandbox, and by what: told to whoever made it, never assumed.
+#pragma once
+
+#include "engine/cgroups.hpp"
+#include "policy/isolation.hpp"
+#include "policy/spec.hpp"
+#include "wire/guest_messages.hpp"
+
+namespace asr {
+
+Isolation isolation_of(const SandboxSpec& spec, const wire::Hello& hello, const Cgroups& cgroups,
+                       bool rootless);
+
+}  // namespace asr

@@ -1,0 +1,41 @@
+// How long a sandbox has stood still. While it does, the time of its programs does not run.
+#pragma once
+
+#include <chrono>
+#include <mutex>
+#include <optional>
+
+namespace asr {
+
+class PausedTime {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  void begin() {
+    std::lock_guard lock(mutex_);
+    since_ = Clock::now();
+  }
+
+  // How long this pause took.
+  Clock::duration end() {
+    std::lock_guard lock(mutex_);
+    if (!since_) return {};
+    Clock::duration length = Clock::now() - *since_;
+    since_.reset();
+    before_ += length;
+    return length;
+  }
+
+  // All pauses together, one that is going on included.
+  Clock::duration total() const {
+    std::lock_guard lock(mutex_);
+    return before_ + (since_ ? Clock::now() - *since_ : Clock::duration{});
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::optional<Clock::time_point> since_;
+  Clock::duration before_{};
+};
+
+}  // namespace asr
