@@ -377,7 +377,7 @@ TEST_F(Programs, BackgroundChildWithTheStreamsDoesNotHoldTheCall) {
   RunResult result = sh(*box, "sleep 100 & echo done");
   EXPECT_EQ(result.out, "done\n");
   EXPECT_LT(since(started), 5s);
-  EXPECT_TRUE(find_process(*box, "sleep"));
+  EXPECT_TRUE(eventually([&] { return find_process(*box, "sleep").has_value(); }));
 }
 
 TEST_F(Programs, ListShowsMemoryAndParents) {
