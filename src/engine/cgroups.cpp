@@ -22,6 +22,9 @@ namespace {
 constexpr const char* kFamily = "agent-sandbox";
 // Room for pid 1 and its workers above what the workload may have.
 constexpr std::uint32_t kGuestPids = 16;
+// Groups kept for the next sandbox, and what may still be charged to one of them.
+constexpr std::size_t kMostSpare = 16;
+constexpr std::uint64_t kMostLeft = 1 << 20;
 
 Result<void> make_group(int dir, const std::string& name) {
   if (::mkdirat(dir, name.c_str(), 0755) != 0 && errno != EEXIST) return fail_errno("make a group");
@@ -80,12 +83,13 @@ std::optional<Cgroups::Tree> Cgroups::prepare(const Hierarchy& hierarchy,
   return std::nullopt;
 }
 
-Cgroups Cgroups::open(const InstanceId& instance, CgroupTotals totals) {
-  Cgroups cgroups;
+std::shared_ptr<Cgroups> Cgroups::open(const InstanceId& instance, CgroupTotals totals) {
+  std::shared_ptr<Cgroups> made(new Cgroups);
+  Cgroups& cgroups = *made;
   auto hierarchies = find_hierarchies();
   if (!hierarchies) {
     cgroups.problem_ = hierarchies.error().what;
-    return cgroups;
+    return made;
   }
   for (const Hierarchy& hierarchy : *hierarchies) {
     // A v1 hierarchy is worth its cost only for a limit; v2 always, for the life-cycle.
@@ -113,10 +117,10 @@ Cgroups Cgroups::open(const InstanceId& instance, CgroupTotals totals) {
                       std::to_string(totals.memory_bytes));
   if (cgroups.pids_ != nullptr && totals.pids != 0)
     (void)write_value(cgroups.pids_->instance.get(), "pids.max", std::to_string(totals.pids));
-  return cgroups;
+  return made;
 }
 
-Result<void> Cgroups::apply(const Tree& tree, const std::string& name, const Limits& limits) {
+Result<void> Cgroups::apply(const Tree& tree, const std::string& name, const Limits& limits) const {
   int dir = tree.instance.get();
   if (&tree == memory_) {
     std::string memory = std::to_string(limits.memory_bytes);
@@ -134,35 +138,55 @@ Result<void> Cgroups::apply(const Tree& tree, const std::string& name, const Lim
   }
   if (&tree == pids_)
     TRY(write_value(dir, name + "/pids.max", std::to_string(limits.pids + kGuestPids)));
-  if (&tree == cpu_ && limits.milli_cpus != 0) {
+  if (&tree == cpu_) {
+    bool limited = limits.milli_cpus != 0;
     if (tree.hierarchy.v2) {
-      TRY(write_value(dir, name + "/cpu.max", cpu_quota(limits.milli_cpus) + " 100000"));
+      TRY(write_value(dir, name + "/cpu.max",
+                      (limited ? cpu_quota(limits.milli_cpus) : "max") + " 100000"));
     } else {
-      TRY(write_value(dir, name + "/cpu.cfs_quota_us", cpu_quota(limits.milli_cpus)));
+      TRY(write_value(dir, name + "/cpu.cfs_quota_us",
+                      limited ? cpu_quota(limits.milli_cpus) : "-1"));
     }
   }
   return {};
 }
 
-Result<void> Cgroups::limit(const SandboxId& id, const Limits& limits) {
-  for (const auto& tree : trees_) TRY(apply(*tree, id.text, limits));
+Result<void> Cgroups::limit(const Group& group, const Limits& limits) const {
+  for (const auto& tree : trees_) TRY(apply(*tree, group.name, limits));
   return {};
 }
 
-Result<JoinFds> Cgroups::create(const SandboxId& id) {
+Result<Group> Cgroups::take() {
+  Group group;
+  {
+    std::lock_guard lock(mutex_);
+    if (!spare_.empty()) {
+      group = std::move(spare_.back());
+      spare_.pop_back();
+      return group;
+    }
+    group.name = "s" + std::to_string(++last_number_);
+  }
+  ScopeExit unmake([&] { (void)remove(group.name); });
+  for (const auto& tree : trees_)
+    if (::mkdirat(tree->instance.get(), group.name.c_str(), 0755) != 0)
+      return fail_errno("mkdir " + tree->path + "/" + group.name);
+  unmake.dismiss();
+  return group;
+}
+
+Result<JoinFds> Cgroups::join_fds(const Group& group) const {
   JoinFds fds;
   UniqueFd cpu;
   for (const auto& tree : trees_) {
     int dir = tree->instance.get();
-    if (::mkdirat(dir, id.text.c_str(), 0755) != 0)
-      return fail_errno("mkdir " + tree->path + "/" + id.text);
     if (tree->hierarchy.v2) {
-      fds.v2 = TRY(open_dir(dir, id.text));
+      fds.v2 = TRY(open_dir(dir, group.name));
       continue;
     }
     // Not cgroup.procs: a thread that moves only itself needs no lock on all of the machine's
     // processes, and no grace period. The child has one thread.
-    UniqueFd tasks(::openat(dir, (id.text + "/tasks").c_str(), O_WRONLY | O_CLOEXEC));
+    UniqueFd tasks(::openat(dir, (group.name + "/tasks").c_str(), O_WRONLY | O_CLOEXEC));
     if (!tasks) return fail_errno("open tasks");
     bool only_cpu = tree.get() == cpu_ && cpu_ != memory_ && cpu_ != pids_;
     (only_cpu ? cpu : fds.v1_tasks.emplace_back()) = std::move(tasks);
@@ -172,42 +196,112 @@ Result<JoinFds> Cgroups::create(const SandboxId& id) {
   return fds;
 }
 
-Result<void> Cgroups::remove(const SandboxId& id) {
+Result<bool> Cgroups::is_empty(const std::string& name) const {
+  // Whoever is in one hierarchy's group is in all of them.
+  if (v2_)
+    return TRY(read_keyed(trees_[*v2_]->instance.get(), name + "/cgroup.events", "populated")) == 0;
+  for (const auto& tree : trees_) {
+    std::string tasks = TRY(read_small_file(tree->instance.get(), name + "/tasks"));
+    if (!tasks.empty()) return false;
+  }
+  return true;
+}
+
+bool Cgroups::can_be_used_again(const std::string& name) const {
+  // The peak of a v2 group cannot be set back.
+  if (memory_ != nullptr && memory_->hierarchy.v2) return false;
+  return !closed_ && !worn_.contains(name) && spare_.size() < kMostSpare;
+}
+
+Group Cgroups::made_as_new(const std::string& name) const {
+  Group group{name, 0, {}};
+  if (memory_ != nullptr) {
+    int dir = memory_->instance.get();
+    // Swap first: it may never be limited below the memory alone.
+    (void)write_value(dir, name + "/memory.memsw.limit_in_bytes", "-1");
+    (void)write_value(dir, name + "/memory.limit_in_bytes", "-1");
+    // What it was the first to touch of the environment's files stays charged to it, up to a little.
+    auto left = read_number(dir, name + "/memory.usage_in_bytes");
+    if (left && *left > kMostLeft) (void)write_value(dir, name + "/memory.force_empty", "0");
+    (void)write_value(dir, name + "/memory.max_usage_in_bytes", "0");
+  }
+  Usage used;
+  measure(group, used);
+  return Group{name, used.oom_kills, used};
+}
+
+Result<void> Cgroups::give_back(const Group& group) {
+  auto empty = is_empty(group.name);
+  if (empty && !*empty) return fail(Errc::conflict, "a process is left in " + group.name);
+  auto is_wanted = [&] {
+    std::lock_guard lock(mutex_);
+    return can_be_used_again(group.name);
+  };
+  if (empty && is_wanted()) {
+    Group fresh = made_as_new(group.name);
+    std::lock_guard lock(mutex_);
+    if (!closed_) {
+      spare_.push_back(std::move(fresh));
+      return {};
+    }
+  }
+  TRY(remove(group.name));
+  std::lock_guard lock(mutex_);
+  worn_.erase(group.name);
+  return {};
+}
+
+Result<void> Cgroups::remove(const std::string& name) const {
   for (const auto& tree : trees_) {
     int dir = tree->instance.get();
     if (tree.get() == memory_ && !tree->hierarchy.v2) {
       // Pages it was the first to touch would keep the group as an invisible zombie.
-      auto left = read_number(dir, id.text + "/memory.usage_in_bytes");
-      if (left && *left > 0) (void)write_value(dir, id.text + "/memory.force_empty", "0");
+      auto left = read_number(dir, name + "/memory.usage_in_bytes");
+      if (left && *left > 0) (void)write_value(dir, name + "/memory.force_empty", "0");
     }
-    if (::unlinkat(dir, id.text.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT)
-      return fail_errno("rmdir " + tree->path + "/" + id.text);
+    if (::unlinkat(dir, name.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT)
+      return fail_errno("rmdir " + tree->path + "/" + name);
   }
   return {};
 }
 
-void Cgroups::remove_instance() {
+void Cgroups::close() noexcept {
+  std::vector<Group> unused;
+  {
+    std::lock_guard lock(mutex_);
+    closed_ = true;
+    unused.swap(spare_);
+  }
+  for (const Group& group : unused) (void)remove(group.name);
   for (const auto& tree : trees_) ::rmdir(tree->path.c_str());
 }
 
-Result<void> Cgroups::freeze(const SandboxId& id, bool frozen) {
+Result<void> Cgroups::freeze(const Group& group, bool frozen) {
   if (!v2_)
     return fail(Errc::unsupported, "pausing needs a cgroup v2 tree",
                 "see agent-sandbox doctor for how to mount one");
+  if (frozen) {
+    std::lock_guard lock(mutex_);
+    worn_.insert(group.name);  // It may end as it stands.
+  }
   const Tree& tree = *trees_[*v2_];
-  TRY(write_value(tree.instance.get(), id.text + "/cgroup.freeze", frozen ? "1" : "0"));
+  TRY(write_value(tree.instance.get(), group.name + "/cgroup.freeze", frozen ? "1" : "0"));
   // The kernel takes its time: what is paused must stand still when we say so.
   for (int round = 0; frozen && round < 2000; ++round) {
-    auto state = read_keyed(tree.instance.get(), id.text + "/cgroup.events", "frozen");
+    auto state = read_keyed(tree.instance.get(), group.name + "/cgroup.events", "frozen");
     if (!state || *state == 1) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return {};
 }
 
-void Cgroups::hasten_end(const SandboxId& id) const noexcept {
+void Cgroups::hasten_end(const Group& group) noexcept {
+  {
+    std::lock_guard lock(mutex_);
+    worn_.insert(group.name);
+  }
   auto write = [&](const Tree& tree, const char* file, const char* value) {
-    (void)write_value(tree.instance.get(), id.text + "/" + file, value);
+    (void)write_value(tree.instance.get(), group.name + "/" + file, value);
   };
   if (v2_) write(*trees_[*v2_], "cgroup.kill", "1");
   if (cpu_ == nullptr) return;
@@ -220,13 +314,13 @@ void Cgroups::hasten_end(const SandboxId& id) const noexcept {
   }
 }
 
-std::uint64_t Cgroups::oom_kills(const SandboxId& id) const {
+std::uint64_t Cgroups::oom_kills(const Group& group) const {
   if (memory_ == nullptr) return 0;
   auto count =
       memory_->hierarchy.v2
-          ? read_keyed(memory_->instance.get(), id.text + "/memory.events", "oom_kill")
-          : read_keyed(memory_->instance.get(), id.text + "/memory.oom_control", "oom_kill");
-  return count ? *count : 0;
+          ? read_keyed(memory_->instance.get(), group.name + "/memory.events", "oom_kill")
+          : read_keyed(memory_->instance.get(), group.name + "/memory.oom_control", "oom_kill");
+  return count ? *count - std::min(*count, group.oom_kills_before) : 0;
 }
 
 namespace {
@@ -248,24 +342,24 @@ std::uint64_t sum_io(const std::string& text, std::string_view v1_word, std::str
 
 }  // namespace
 
-void Cgroups::measure(const SandboxId& id, Usage& usage) const {
+void Cgroups::measure(const Group& group, Usage& usage) const {
   auto number = [&](const Tree* tree, const char* v1, const char* v2) -> std::uint64_t {
     if (tree == nullptr) return 0;
-    auto value = read_number(tree->instance.get(), id.text + "/" + (tree->hierarchy.v2 ? v2 : v1));
+    auto value = read_number(tree->instance.get(), group.name + "/" + (tree->hierarchy.v2 ? v2 : v1));
     return value ? *value : 0;
   };
   usage.memory_bytes = number(memory_, "memory.usage_in_bytes", "memory.current");
   usage.memory_peak_bytes = number(memory_, "memory.max_usage_in_bytes", "memory.peak");
   usage.memory_peak_bytes = std::max(usage.memory_peak_bytes, usage.memory_bytes);
   usage.pids = static_cast<std::uint32_t>(number(pids_, "pids.current", "pids.current"));
-  usage.oom_kills = oom_kills(id);
+  usage.oom_kills = oom_kills(group);
   // Every v2 group counts cpu time, controllers or not.
   if (v2_) {
-    auto micros = read_keyed(trees_[*v2_]->instance.get(), id.text + "/cpu.stat", "usage_usec");
-    if (micros) usage.cpu = std::chrono::microseconds(*micros);
-    if (auto io = read_small_file(trees_[*v2_]->instance.get(), id.text + "/io.stat")) {
-      usage.io_read_bytes = sum_io(*io, "\x01", "rbytes=");
-      usage.io_write_bytes = sum_io(*io, "\x01", "wbytes=");
+    auto micros = read_keyed(trees_[*v2_]->instance.get(), group.name + "/cpu.stat", "usage_usec");
+    if (micros) usage.cpu = std::chrono::microseconds(*micros) - group.used_before.cpu;
+    if (auto io = read_small_file(trees_[*v2_]->instance.get(), group.name + "/io.stat")) {
+      usage.io_read_bytes = sum_io(*io, "\x01", "rbytes=") - group.used_before.io_read_bytes;
+      usage.io_write_bytes = sum_io(*io, "\x01", "wbytes=") - group.used_before.io_write_bytes;
     }
   }
 }

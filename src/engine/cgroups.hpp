@@ -1,13 +1,19 @@
 // The control groups of one engine instance: one group per sandbox in every hierarchy that is
 // needed, below <mount>/agent-sandbox/<instance>/.
 //
+// An ended sandbox's groups are used again where that can be done without a trace. Making and
+// removing them costs more than everything else the daemon does for a sandbox, and a removed group
+// lives on in the kernel for as long as a single page it was the first to touch stays in memory.
+//
 // Life-cycle (freeze, kill, "is anything alive") always lives in the v2 tree, even where limits are
 // v1's: a process frozen by v1 ignores SIGKILL until it is thawed.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,32 +40,43 @@ struct JoinFds {
   bool cpu_is_last = false;        // The last of these shares out the processors, and nothing else.
 };
 
+// The groups of one sandbox, with what they had counted before it.
+struct Group {
+  std::string name;  // the same in every hierarchy
+  std::uint64_t oom_kills_before = 0;
+  Usage used_before;  // what measure() tells, of cpu time and io
+};
+
 class Cgroups {
  public:
   // Finds what can be used and makes the instance's own groups. Never fails for what is missing:
   // facts() tells it.
-  static Cgroups open(const InstanceId& instance, CgroupTotals totals);
-  static Cgroups none() { return Cgroups(); }
-  Cgroups(Cgroups&&) = default;
+  static std::shared_ptr<Cgroups> open(const InstanceId& instance, CgroupTotals totals);
+  static std::shared_ptr<Cgroups> none() { return std::shared_ptr<Cgroups>(new Cgroups); }
+  ~Cgroups() { close(); }
+  Cgroups(const Cgroups&) = delete;
+  Cgroups& operator=(const Cgroups&) = delete;
 
-  // Makes the groups. They limit nothing until limit() was called, which may well be while the
-  // process is being born: nothing foreign runs in it before.
-  Result<JoinFds> create(const SandboxId& id);
-  Result<void> limit(const SandboxId& id, const Limits& limits);
-  // Everything in it must be dead and reaped; EBUSY otherwise, to be tried again.
-  Result<void> remove(const SandboxId& id);
-  void remove_instance();
+  // Groups without a process. They limit nothing until limit() was called, which may well be while
+  // the process is being born: nothing foreign runs in it before.
+  Result<Group> take();
+  Result<JoinFds> join_fds(const Group& group) const;
+  Result<void> limit(const Group& group, const Limits& limits) const;
+  // Everything in it must be dead and reaped; an error otherwise, to be tried again.
+  Result<void> give_back(const Group& group);
+  // Removes the groups nobody has, and the instance's own once nobody has any.
+  void close() noexcept;
 
-  Result<void> freeze(const SandboxId& id, bool frozen);
+  Result<void> freeze(const Group& group, bool frozen);
   bool can_freeze() const noexcept { return v2_.has_value(); }
 
   // For a sandbox that was killed but is slow to end: kills every process of it at once, and gives
   // them the processor time to die in, ahead of all other sandboxes.
-  void hasten_end(const SandboxId& id) const noexcept;
+  void hasten_end(const Group& group) noexcept;
 
   // Fills what the groups know; the rest stays zero.
-  void measure(const SandboxId& id, Usage& usage) const;
-  std::uint64_t oom_kills(const SandboxId& id) const;
+  void measure(const Group& group, Usage& usage) const;
+  std::uint64_t oom_kills(const Group& group) const;
 
   bool limits_memory() const noexcept { return memory_ != nullptr; }
   std::vector<IsolationFact> facts() const;
@@ -71,7 +88,11 @@ class Cgroups {
     std::string path;
   };
   Cgroups() = default;
-  Result<void> apply(const Tree& tree, const std::string& name, const Limits& limits);
+  Result<void> apply(const Tree& tree, const std::string& name, const Limits& limits) const;
+  Result<void> remove(const std::string& name) const;
+  Result<bool> is_empty(const std::string& name) const;
+  bool can_be_used_again(const std::string& name) const;
+  Group made_as_new(const std::string& name) const;
   static std::optional<Tree> prepare(const Hierarchy& hierarchy, const InstanceId& instance,
                                      std::string& problem);
 
@@ -81,6 +102,12 @@ class Cgroups {
   const Tree* cpu_ = nullptr;
   std::optional<std::size_t> v2_;  // index in trees_
   std::string problem_;
+
+  std::mutex mutex_;            // for what follows
+  std::vector<Group> spare_;    // Used before, and empty.
+  std::set<std::string> worn_;  // Have settings that a next user must not inherit.
+  std::uint64_t last_number_ = 0;
+  bool closed_ = false;
 };
 
 // Removes the groups an instance left behind, killing what is still in them. Counts what it found.

@@ -34,7 +34,7 @@ void Janitor::clean(Remains& remains) {
     (void)send_signal(remains.pidfd.get(), SIGKILL);
     bool ended = wait_for_end(remains.pidfd.get(), 20ms);
     if (!ended) {
-      cgroups_->hasten_end(remains.id);
+      cgroups_->hasten_end(remains.group);
       ended = wait_for_end(remains.pidfd.get(), 20s);
     }
     if (!ended) {
@@ -46,7 +46,7 @@ void Janitor::clean(Remains& remains) {
   // once.
   auto pause = 100us;
   for (int round = 0; round < 200; ++round) {
-    if (cgroups_->remove(remains.id)) {
+    if (cgroups_->give_back(remains.group)) {
       if (remains.first_id != 0) ids_->give_back(remains.first_id);
       return;
     }

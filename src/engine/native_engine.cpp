@@ -59,9 +59,9 @@ Result<std::unique_ptr<Engine>> Engine::start(asio::any_io_executor executor,
   RecoveryReport recovery = recover(options.runtime_dir, options.cache_dir);
   Instance instance = TRY(Instance::open(options.runtime_dir));
   UniqueFd image = TRY(zygote_image());
-  auto cgroups = std::make_shared<Cgroups>(options.cgroups == EngineOptions::Cgroups::off
-                                               ? Cgroups::none()
-                                               : Cgroups::open(instance.id(), totals_for(options)));
+  auto cgroups = options.cgroups == EngineOptions::Cgroups::off
+                     ? Cgroups::none()
+                     : Cgroups::open(instance.id(), totals_for(options));
   auto engine =
       std::make_unique<NativeEngine>(std::move(executor), std::move(options), std::move(instance),
                                      std::move(recovery), std::move(image), std::move(cgroups));
@@ -93,9 +93,9 @@ NativeEngine::~NativeEngine() {
   homes_.clear();
   // Sandboxes that others still hold bury themselves later; their groups are empty of processes by
   // then.
-  for (const auto& sandbox : living()) janitor_->bury({sandbox->id(), UniqueFd(), 0});
+  for (const auto& sandbox : living()) janitor_->bury({sandbox->group(), UniqueFd(), 0});
   janitor_->finish();
-  cgroups_->remove_instance();
+  cgroups_->close();
 }
 
 Result<void> NativeEngine::prepare() {
@@ -269,15 +269,16 @@ asio::awaitable<Result<std::shared_ptr<NativeSandbox>>> NativeEngine::launch(
   Birth birth;
   birth.id = SandboxId(random_name(26));
   birth.cgroups = cgroups_;
-  if (!rootless_) birth.first_id = CO_TRY(ids_->take());
+  birth.group = CO_TRY(cgroups_->take());
   auto janitor = janitor_;
   // Until the sandbox is made: whatever fails, its groups and ids go back.
   ScopeExit give_back([&] {
     UniqueFd pidfd =
         birth.pidfd ? UniqueFd(::fcntl(birth.pidfd.get(), F_DUPFD_CLOEXEC, 3)) : UniqueFd();
-    janitor->bury({birth.id, std::move(pidfd), birth.first_id});
+    janitor->bury({birth.group, std::move(pidfd), birth.first_id});
   });
-  JoinFds joins = CO_TRY(cgroups_->create(birth.id));
+  if (!rootless_) birth.first_id = CO_TRY(ids_->take());
+  JoinFds joins = CO_TRY(cgroups_->join_fds(birth.group));
   SocketPair sockets = CO_TRY(seqpacket_pair());
 
   wire::Create create;
@@ -302,8 +303,8 @@ asio::awaitable<Result<std::shared_ptr<NativeSandbox>>> NativeEngine::launch(
   std::shared_ptr<Channel::Box> greeting = birth.channel->box_for_unasked();
   // Asked first and limited meanwhile: the zygote works on another core.
   auto limited = std::make_shared<Result<void>>();
-  auto limit = [limited, cgroups = cgroups_, id = birth.id, limits = spec.limits] {
-    *limited = cgroups->limit(id, limits);
+  auto limit = [limited, cgroups = cgroups_, group = birth.group, limits = spec.limits] {
+    *limited = cgroups->limit(group, limits);
   };
   auto launching = zygote->launch(create, std::move(fds), std::move(limit));
   LaunchedProcess process = CO_TRY(co_await std::move(launching));

@@ -164,7 +164,7 @@ void NativeSandbox::set_execution_limits(const Limits& limits) {
 
 ExecutionContext NativeSandbox::execution_context() {
   ExecutionContext context;
-  context.oom_kills = [cgroups = birth_.cgroups, id = birth_.id] { return cgroups->oom_kills(id); };
+  context.oom_kills = [cgroups = birth_.cgroups, group = birth_.group] { return cgroups->oom_kills(group); };
   context.check_ready = [weak = weak_from_this()]() -> Result<void> {
     if (auto self = weak.lock()) return self->check_ready();
     return fail(Errc::gone, "the sandbox has ended", "create a new one");
@@ -183,7 +183,7 @@ void NativeSandbox::kill_now() noexcept {
 void NativeSandbox::bury_once() {
   if (buried_.exchange(true)) return;
   UniqueFd copy(::fcntl(birth_.pidfd.get(), F_DUPFD_CLOEXEC, 3));
-  bury_(Remains{birth_.id, std::move(copy), birth_.first_id});
+  bury_(Remains{birth_.group, std::move(copy), birth_.first_id});
 }
 
 Result<void> NativeSandbox::check_ready() const {
@@ -510,7 +510,7 @@ asio::awaitable<Result<void>> NativeSandbox::ping() {
 
 asio::awaitable<Result<void>> NativeSandbox::pause() {
   CO_TRY(check_ready());
-  CO_TRY(birth_.cgroups->freeze(birth_.id, true));
+  CO_TRY(birth_.cgroups->freeze(birth_.group, true));
   state_ = SandboxState::paused;
   paused_time_.begin();
   co_return Result<void>();
@@ -528,7 +528,7 @@ asio::awaitable<Result<void>> NativeSandbox::resume() {
     co_return fail(Errc::gone, "the sandbox has ended", "create a new one");
   if (state_ != SandboxState::paused) co_return fail(Errc::conflict, "the sandbox is not paused");
   CO_TRY(co_await on_strand(strand(), skip_paused_time()));
-  CO_TRY(birth_.cgroups->freeze(birth_.id, false));
+  CO_TRY(birth_.cgroups->freeze(birth_.group, false));
   state_ = SandboxState::ready;
   co_return Result<void>();
 }
@@ -537,7 +537,7 @@ asio::awaitable<Result<Usage>> NativeSandbox::usage() {
   if (state_ == SandboxState::gone)
     co_return fail(Errc::gone, "the sandbox has ended", "create a new one");
   Usage usage;
-  birth_.cgroups->measure(birth_.id, usage);
+  birth_.cgroups->measure(birth_.group, usage);
   usage.disk_limit_bytes = birth_.spec.limits.disk_bytes;
   if (state_ == SandboxState::paused) co_return usage;  // Frozen, it cannot be asked.
   auto asking = request(wire::DiskUsage{});
@@ -573,7 +573,7 @@ asio::awaitable<bool> ends_within(std::shared_ptr<asio::posix::stream_descriptor
 asio::awaitable<Result<void>> NativeSandbox::await_end(UniqueFd pidfd) {
   auto ended = std::make_shared<asio::posix::stream_descriptor>(strand(), pidfd.release());
   if (co_await ends_within(ended, kEndsByItself)) co_return Result<void>();
-  birth_.cgroups->hasten_end(birth_.id);
+  birth_.cgroups->hasten_end(birth_.group);
   if (co_await ends_within(ended, kDestroyWithin)) co_return Result<void>();
   co_return fail(Errc::timeout, "the sandbox's processes did not end", "see agent-sandbox doctor");
 }

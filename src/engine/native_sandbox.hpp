@@ -20,13 +20,14 @@ struct Birth {
   UniqueFd pidfd;
   std::shared_ptr<Channel> channel;
   std::shared_ptr<Cgroups> cgroups;
+  Group group;
   std::uint32_t first_id = 0;  // 0: no uid range of its own.
   std::vector<std::uint32_t> step_micros;
 };
 
 // What must still be cleaned once a sandbox has ended.
 struct Remains {
-  SandboxId id;
+  Group group;
   UniqueFd pidfd;
   std::uint32_t first_id = 0;
 };
@@ -44,6 +45,7 @@ class NativeSandbox final : public Sandbox, public std::enable_shared_from_this<
   void set_execution_limits(const Limits& limits);
   // From any thread, without waiting for anything.
   void kill_now() noexcept;
+  const Group& group() const noexcept { return birth_.group; }
 
   const SandboxId& id() const noexcept override { return birth_.id; }
   const SandboxSpec& spec() const noexcept override { return birth_.spec; }

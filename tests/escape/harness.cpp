@@ -432,15 +432,12 @@ void Escape::let_pass(std::chrono::milliseconds time) { (void)sync(sleep_for(tim
 
 std::string Escape::group_file(const SandboxPtr& sandbox, const std::string& controller,
                                const std::string& file) const {
-  std::string instance = engine_->instance_dir().filename();
-  for (const std::string& mount :
-       {"/sys/fs/cgroup/" + controller, std::string("/sys/fs/cgroup/unified"),
-        std::string("/sys/fs/cgroup")}) {
-    std::string path = mount + "/agent-sandbox/" + instance + "/" +
-                       (sandbox ? sandbox->id().text + "/" : "") + file;
-    if (fs::exists(path)) return path;
-  }
-  return "";
+  std::string own = test::group_of(sandbox ? sandbox->host_pid() : sandboxes_.at(0)->host_pid(),
+                                   controller);
+  if (own.empty()) return "";
+  // Without a sandbox, the group of all of them.
+  fs::path path = sandbox ? fs::path(own) / file : fs::path(own).parent_path() / file;
+  return fs::exists(path) ? path.native() : "";
 }
 
 Snapshot Escape::snapshot() const {
@@ -452,14 +449,7 @@ Snapshot Escape::snapshot() const {
       read_host_file("/proc/self/task/" + std::to_string(::getpid()) + "/children"));
   for (std::string pid; children >> pid;) ++now.children;
   if (!engine_) return now;
-  std::string instance = engine_->instance_dir().filename();
-  std::error_code ec;
-  for (const fs::directory_entry& tree : fs::directory_iterator("/sys/fs/cgroup", ec)) {
-    fs::path place = tree.path() / "agent-sandbox" / instance;
-    if (!fs::is_directory(place, ec)) continue;
-    for (const fs::directory_entry& group : fs::directory_iterator(place, ec))
-      if (group.is_directory(ec)) ++now.groups;
-  }
+  now.groups = test::groups_of(engine_->instance_dir().filename(), true).size();
   return now;
 }
 

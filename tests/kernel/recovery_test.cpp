@@ -56,14 +56,6 @@ class Recovery : public KernelTest {
     ASSERT_EQ(::waitpid(daemon.pid, nullptr, 0), daemon.pid);
   }
 
-  static bool has_groups(const std::string& instance) {
-    auto hierarchies = find_hierarchies();
-    if (!hierarchies) return false;
-    for (const Hierarchy& hierarchy : *hierarchies)
-      if (fs::exists(fs::path(hierarchy.mount) / "agent-sandbox" / instance)) return true;
-    return false;
-  }
-
   bool can_pause() {
     EngineOptions own = options();
     TestEngine probe(own);
@@ -73,7 +65,7 @@ class Recovery : public KernelTest {
   void expect_clean(const Daemon& daemon) {
     for (int pid : daemon.sandboxes)
       EXPECT_TRUE(eventually([&] { return !process_lives(pid); })) << pid;
-    EXPECT_FALSE(has_groups(daemon.instance));
+    EXPECT_TRUE(groups_of(daemon.instance).empty());
     EXPECT_FALSE(fs::exists(options().runtime_dir / daemon.instance));
     EXPECT_THAT(engine()->recovery().problems, testing::IsEmpty());
   }
@@ -115,7 +107,7 @@ TEST_F(Recovery, LivingInstancesAreLeftAlone) {
   EXPECT_TRUE(process_lives(daemon.sandboxes[0]));
   stop_engine();
   EXPECT_TRUE(process_lives(daemon.sandboxes[0]));
-  EXPECT_TRUE(has_groups(daemon.instance));
+  EXPECT_FALSE(groups_of(daemon.instance).empty());
   kill_daemon(daemon);
   EXPECT_EQ(engine()->recovery().instances, 1U);
   expect_clean(daemon);

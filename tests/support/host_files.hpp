@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace asr::test {
 
@@ -9,5 +10,9 @@ std::string read_fd(int fd);
 // "" if there is none, also when it stands for a process that ends meanwhile.
 std::string read_host_file(const std::string& path);
 bool process_lives(int pid);  // and is no zombie
+// Folders of an instance in any hierarchy of control groups; only those with a process if `in_use`.
+std::vector<std::string> groups_of(const std::string& instance, bool in_use = false);
+// A process's group in the hierarchy of this controller: the folder, "" if there is none.
+std::string group_of(int pid, const std::string& controller);
 
 }  // namespace asr::test
