@@ -151,8 +151,25 @@ Result<void> Cgroups::apply(const Tree& tree, const std::string& name, const Lim
   return {};
 }
 
-Result<void> Cgroups::limit(const Group& group, const Limits& limits) const {
+namespace {
+
+bool same_for_groups(const Limits& a, const Limits& b) {
+  return a.memory_bytes == b.memory_bytes && a.pids == b.pids && a.milli_cpus == b.milli_cpus;
+}
+
+}  // namespace
+
+Result<void> Cgroups::limit(Group& group, const Limits& limits) const {
+  if (group.limits && same_for_groups(*group.limits, limits)) return {};
+  if (group.limits && memory_ != nullptr && !memory_->hierarchy.v2) {
+    // Swap first: it may never be limited below the memory alone, on no way from one to the other.
+    int dir = memory_->instance.get();
+    (void)write_value(dir, group.name + "/memory.memsw.limit_in_bytes", "-1");
+    (void)write_value(dir, group.name + "/memory.limit_in_bytes", "-1");
+  }
+  group.limits.reset();
   for (const auto& tree : trees_) TRY(apply(*tree, group.name, limits));
+  group.limits = limits;
   return {};
 }
 
@@ -213,21 +230,19 @@ bool Cgroups::can_be_used_again(const std::string& name) const {
   return !closed_ && !worn_.contains(name) && spare_.size() < kMostSpare;
 }
 
-Group Cgroups::made_as_new(const std::string& name) const {
-  Group group{name, 0, {}};
+Group Cgroups::made_as_new(const Group& used) const {
   if (memory_ != nullptr) {
     int dir = memory_->instance.get();
-    // Swap first: it may never be limited below the memory alone.
-    (void)write_value(dir, name + "/memory.memsw.limit_in_bytes", "-1");
-    (void)write_value(dir, name + "/memory.limit_in_bytes", "-1");
-    // What it was the first to touch of the environment's files stays charged to it, up to a little.
-    auto left = read_number(dir, name + "/memory.usage_in_bytes");
-    if (left && *left > kMostLeft) (void)write_value(dir, name + "/memory.force_empty", "0");
-    (void)write_value(dir, name + "/memory.max_usage_in_bytes", "0");
+    // What it was the first to touch of the environment's files stays charged to it, up to a
+    // little.
+    auto left = read_number(dir, used.name + "/memory.usage_in_bytes");
+    if (left && *left > kMostLeft) (void)write_value(dir, used.name + "/memory.force_empty", "0");
+    (void)write_value(dir, used.name + "/memory.max_usage_in_bytes", "0");
   }
-  Usage used;
-  measure(group, used);
-  return Group{name, used.oom_kills, used};
+  Group group{used.name, 0, {}, used.limits};
+  measure_time_and_io(group, group.used_before);
+  group.oom_kills_before = oom_kills(group);
+  return group;
 }
 
 Result<void> Cgroups::give_back(const Group& group) {
@@ -238,7 +253,7 @@ Result<void> Cgroups::give_back(const Group& group) {
     return can_be_used_again(group.name);
   };
   if (empty && is_wanted()) {
-    Group fresh = made_as_new(group.name);
+    Group fresh = made_as_new(group);
     std::lock_guard lock(mutex_);
     if (!closed_) {
       spare_.push_back(std::move(fresh));
@@ -345,7 +360,8 @@ std::uint64_t sum_io(const std::string& text, std::string_view v1_word, std::str
 void Cgroups::measure(const Group& group, Usage& usage) const {
   auto number = [&](const Tree* tree, const char* v1, const char* v2) -> std::uint64_t {
     if (tree == nullptr) return 0;
-    auto value = read_number(tree->instance.get(), group.name + "/" + (tree->hierarchy.v2 ? v2 : v1));
+    auto value =
+        read_number(tree->instance.get(), group.name + "/" + (tree->hierarchy.v2 ? v2 : v1));
     return value ? *value : 0;
   };
   usage.memory_bytes = number(memory_, "memory.usage_in_bytes", "memory.current");
@@ -353,6 +369,10 @@ void Cgroups::measure(const Group& group, Usage& usage) const {
   usage.memory_peak_bytes = std::max(usage.memory_peak_bytes, usage.memory_bytes);
   usage.pids = static_cast<std::uint32_t>(number(pids_, "pids.current", "pids.current"));
   usage.oom_kills = oom_kills(group);
+  measure_time_and_io(group, usage);
+}
+
+void Cgroups::measure_time_and_io(const Group& group, Usage& usage) const {
   // Every v2 group counts cpu time, controllers or not.
   if (v2_) {
     auto micros = read_keyed(trees_[*v2_]->instance.get(), group.name + "/cpu.stat", "usage_usec");

@@ -44,7 +44,8 @@ struct JoinFds {
 struct Group {
   std::string name;  // the same in every hierarchy
   std::uint64_t oom_kills_before = 0;
-  Usage used_before;  // what measure() tells, of cpu time and io
+  Usage used_before;             // what measure() tells, of cpu time and io
+  std::optional<Limits> limits;  // that it still has
 };
 
 class Cgroups {
@@ -61,7 +62,7 @@ class Cgroups {
   // the process is being born: nothing foreign runs in it before.
   Result<Group> take();
   Result<JoinFds> join_fds(const Group& group) const;
-  Result<void> limit(const Group& group, const Limits& limits) const;
+  Result<void> limit(Group& group, const Limits& limits) const;
   // Everything in it must be dead and reaped; an error otherwise, to be tried again.
   Result<void> give_back(const Group& group);
   // Removes the groups nobody has, and the instance's own once nobody has any.
@@ -92,7 +93,8 @@ class Cgroups {
   Result<void> remove(const std::string& name) const;
   Result<bool> is_empty(const std::string& name) const;
   bool can_be_used_again(const std::string& name) const;
-  Group made_as_new(const std::string& name) const;
+  Group made_as_new(const Group& used) const;
+  void measure_time_and_io(const Group& group, Usage& usage) const;
   static std::optional<Tree> prepare(const Hierarchy& hierarchy, const InstanceId& instance,
                                      std::string& problem);
 

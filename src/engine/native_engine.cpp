@@ -302,16 +302,21 @@ asio::awaitable<Result<std::shared_ptr<NativeSandbox>>> NativeEngine::launch(
   birth.channel = std::make_shared<Channel>(asio::make_strand(executor_), std::move(sockets.first));
   std::shared_ptr<Channel::Box> greeting = birth.channel->box_for_unasked();
   // Asked first and limited meanwhile: the zygote works on another core.
-  auto limited = std::make_shared<Result<void>>();
-  auto limit = [limited, cgroups = cgroups_, group = birth.group, limits = spec.limits] {
-    *limited = cgroups->limit(group, limits);
+  struct Limited {
+    Group group;
+    Result<void> result;
+  };
+  auto limited = std::make_shared<Limited>(Limited{birth.group, {}});
+  auto limit = [limited, cgroups = cgroups_, limits = spec.limits] {
+    limited->result = cgroups->limit(limited->group, limits);
   };
   auto launching = zygote->launch(create, std::move(fds), std::move(limit));
   LaunchedProcess process = CO_TRY(co_await std::move(launching));
   birth.host_pid = process.pid;
   birth.pidfd = std::move(process.pidfd);
   birth.spec = std::move(spec);
-  CO_TRY(std::move(*limited));
+  birth.group = std::move(limited->group);
+  CO_TRY(std::move(limited->result));
 
   // The sandbox object first: its end must be seen even while it is being greeted.
   auto channel = birth.channel;

@@ -164,7 +164,9 @@ void NativeSandbox::set_execution_limits(const Limits& limits) {
 
 ExecutionContext NativeSandbox::execution_context() {
   ExecutionContext context;
-  context.oom_kills = [cgroups = birth_.cgroups, group = birth_.group] { return cgroups->oom_kills(group); };
+  context.oom_kills = [cgroups = birth_.cgroups, group = birth_.group] {
+    return cgroups->oom_kills(group);
+  };
   context.check_ready = [weak = weak_from_this()]() -> Result<void> {
     if (auto self = weak.lock()) return self->check_ready();
     return fail(Errc::gone, "the sandbox has ended", "create a new one");

@@ -9,6 +9,10 @@ namespace asr {
 
 using namespace std::chrono_literals;
 
+namespace {
+constexpr auto kBurst = 2ms;
+}
+
 Pool::Pool(asio::any_io_executor executor, SandboxSpec spec, PoolOptions options, Make make)
     : executor_(std::move(executor)),
       spec_(std::move(spec)),
@@ -38,7 +42,7 @@ asio::awaitable<std::shared_ptr<Sandbox>> Pool::take() {
       std::lock_guard lock(mutex_);
       ++warm_;
     }
-    refill();
+    refill_soon();
     co_return sandbox;
   }
   refill();
@@ -48,6 +52,33 @@ asio::awaitable<std::shared_ptr<Sandbox>> Pool::take() {
 void Pool::count_cold() {
   std::lock_guard lock(mutex_);
   ++cold_;
+}
+
+// Those who come in a burst need the processors themselves: while half of the pool is there, making
+// new ones waits a moment.
+void Pool::refill_soon() {
+  {
+    std::lock_guard lock(mutex_);
+    bool scarce = ready_.size() * 2 < options_.size;
+    if (!scarce && refill_waits_) return;
+    if (!scarce) {
+      refill_waits_ = true;
+      asio::co_spawn(executor_, refill_later(), asio::detached);
+      return;
+    }
+  }
+  refill();
+}
+
+asio::awaitable<void> Pool::refill_later() {
+  auto self = shared_from_this();
+  asio::steady_timer pause(executor_, kBurst);
+  co_await pause.async_wait(asio::use_awaitable);
+  {
+    std::lock_guard lock(mutex_);
+    refill_waits_ = false;
+  }
+  refill();
 }
 
 // Starts as many makers as may run at once and are needed.

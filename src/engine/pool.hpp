@@ -30,6 +30,8 @@ class Pool : public std::enable_shared_from_this<Pool> {
  private:
   std::shared_ptr<Sandbox> pop();
   void refill();
+  void refill_soon();
+  asio::awaitable<void> refill_later();
   asio::awaitable<void> refill_one();
   bool put(std::shared_ptr<Sandbox> sandbox);
 
@@ -44,6 +46,7 @@ class Pool : public std::enable_shared_from_this<Pool> {
   std::uint64_t cold_ = 0;
   std::uint32_t failures_ = 0;
   bool closed_ = false;
+  bool refill_waits_ = false;  // for the end of a burst
 };
 
 }  // namespace asr
