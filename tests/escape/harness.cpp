@@ -432,8 +432,8 @@ void Escape::let_pass(std::chrono::milliseconds time) { (void)sync(sleep_for(tim
 
 std::string Escape::group_file(const SandboxPtr& sandbox, const std::string& controller,
                                const std::string& file) const {
-  std::string own = test::group_of(sandbox ? sandbox->host_pid() : sandboxes_.at(0)->host_pid(),
-                                   controller);
+  std::string own =
+      test::group_of(sandbox ? sandbox->host_pid() : sandboxes_.at(0)->host_pid(), controller);
   if (own.empty()) return "";
   // Without a sandbox, the group of all of them.
   fs::path path = sandbox ? fs::path(own) / file : fs::path(own).parent_path() / file;
