@@ -74,7 +74,7 @@ class Game {
     Birth birth;
     birth.id = SandboxId("fuzz");
     birth.channel = std::make_shared<Channel>(asio::make_strand(context_), std::move(pair->first));
-    birth.cgroups = std::make_shared<Cgroups>(Cgroups::none());
+    birth.cgroups = Cgroups::none();
     sandbox_ = std::make_shared<NativeSandbox>(std::move(birth), [](Remains) {});
     sandbox_->begin();
   }
