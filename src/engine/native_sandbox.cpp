@@ -141,7 +141,7 @@ NativeSandbox::~NativeSandbox() {
 }
 
 void NativeSandbox::begin() {
-  birth_.channel->open([](Letter) {},
+  birth_.channel->open([](const Letter&) {},
                        [weak = weak_from_this()] {
                          auto self = weak.lock();
                          if (!self) return;
@@ -553,15 +553,20 @@ asio::awaitable<Result<Usage>> NativeSandbox::usage() {
 
 namespace {
 
+// An expired timer's handler may run after whoever set it is gone: what it uses, it owns.
+void cancel_after(asio::steady_timer& deadline,
+                  std::shared_ptr<asio::posix::stream_descriptor> waiting) {
+  deadline.async_wait([waiting = std::move(waiting)](boost::system::error_code ec) {
+    boost::system::error_code ignored;
+    if (!ec) waiting->cancel(ignored);
+  });
+}
+
 // True if what the descriptor stands for ended in time.
 asio::awaitable<bool> ends_within(std::shared_ptr<asio::posix::stream_descriptor> pidfd,
                                   std::chrono::milliseconds patience) {
   asio::steady_timer deadline(pidfd->get_executor(), patience);
-  // An expired timer's handler may run after this frame is gone: what it uses, it owns.
-  deadline.async_wait([pidfd](boost::system::error_code ec) {
-    boost::system::error_code ignored;
-    if (!ec) pidfd->cancel(ignored);
-  });
+  cancel_after(deadline, pidfd);
   boost::system::error_code ec;
   // Asio's waits may end without a reason, so each is only an occasion to look.
   while (!wait_for_end(pidfd->native_handle(), 0ms) && !ec)

@@ -84,7 +84,7 @@ asio::awaitable<Result<std::shared_ptr<ZygoteProcess>>> ZygoteProcess::start(
 
   auto talk = [](std::shared_ptr<Channel> link, std::shared_ptr<std::atomic<bool>> flag,
                  wire::Configure request) -> asio::awaitable<Result<wire::Configured>> {
-    link->open([](Letter) {}, [flag] { flag->store(false); });
+    link->open([](const Letter&) {}, [flag] { flag->store(false); });
     auto box = link->box();
     CO_TRY(link->send(box->id(), request));
     Letter answer = CO_TRY(co_await box->next(Channel::Clock::now() + kConfigureWithin));
@@ -115,7 +115,7 @@ asio::awaitable<Result<LaunchedProcess>> ZygoteProcess::launch(wire::Create crea
     if (!launched || answer.fds.size() != 1) co_return fail(refusal(answer));
     co_return LaunchedProcess{launched->pid, std::move(answer.fds[0])};
   };
-  auto launching = talk(channel_, std::move(create), std::move(fds), std::move(meanwhile));
+  auto launching = talk(channel_, create, std::move(fds), std::move(meanwhile));
   co_return co_await on_strand(channel_->executor(), std::move(launching));
 }
 
