@@ -161,7 +161,7 @@ bool same_for_groups(const Limits& a, const Limits& b) {
 
 Result<void> Cgroups::limit(Group& group, const Limits& limits) const {
   if (group.limits && same_for_groups(*group.limits, limits)) return {};
-  if (group.limits && memory_ != nullptr && !memory_->hierarchy.v2) {
+  if (group.used && memory_ != nullptr && !memory_->hierarchy.v2) {
     // Swap first: it may never be limited below the memory alone, on no way from one to the other.
     int dir = memory_->instance.get();
     (void)write_value(dir, group.name + "/memory.memsw.limit_in_bytes", "-1");
@@ -173,6 +173,11 @@ Result<void> Cgroups::limit(Group& group, const Limits& limits) const {
   return {};
 }
 
+bool Cgroups::is_lent(const Group& group) const {
+  auto found = lent_.find(group.name);
+  return found != lent_.end() && found->second == group.loan;
+}
+
 Result<Group> Cgroups::take() {
   Group group;
   {
@@ -180,15 +185,20 @@ Result<Group> Cgroups::take() {
     if (!spare_.empty()) {
       group = std::move(spare_.back());
       spare_.pop_back();
-      return group;
     }
-    group.name = "s" + std::to_string(++last_number_);
+    group.loan = ++last_loan_;
+    if (!group.used) group.name = "s" + std::to_string(group.loan);
+    lent_[group.name] = group.loan;
   }
-  ScopeExit unmake([&] { (void)remove(group.name); });
+  if (group.used) return group;
   for (const auto& tree : trees_)
-    if (::mkdirat(tree->instance.get(), group.name.c_str(), 0755) != 0)
-      return fail_errno("mkdir " + tree->path + "/" + group.name);
-  unmake.dismiss();
+    if (::mkdirat(tree->instance.get(), group.name.c_str(), 0755) != 0) {
+      auto failure = fail_errno("mkdir " + tree->path + "/" + group.name);
+      (void)remove(group.name);
+      std::lock_guard lock(mutex_);
+      lent_.erase(group.name);
+      return failure;
+    }
   return group;
 }
 
@@ -239,20 +249,26 @@ Group Cgroups::made_as_new(const Group& used) const {
     if (left && *left > kMostLeft) (void)write_value(dir, used.name + "/memory.force_empty", "0");
     (void)write_value(dir, used.name + "/memory.max_usage_in_bytes", "0");
   }
-  Group group{used.name, 0, {}, used.limits};
+  Group group;
+  group.name = used.name;
+  group.used = true;
+  group.limits = used.limits;
   measure_time_and_io(group, group.used_before);
-  group.oom_kills_before = oom_kills(group);
+  group.oom_kills_before = all_oom_kills(group.name);
   return group;
 }
 
 Result<void> Cgroups::give_back(const Group& group) {
   auto empty = is_empty(group.name);
   if (empty && !*empty) return fail(Errc::conflict, "a process is left in " + group.name);
-  auto is_wanted = [&] {
+  bool again = false;
+  {
     std::lock_guard lock(mutex_);
-    return can_be_used_again(group.name);
-  };
-  if (empty && is_wanted()) {
+    if (!is_lent(group)) return {};  // Given back before.
+    lent_.erase(group.name);
+    again = empty && can_be_used_again(group.name);
+  }
+  if (again) {
     Group fresh = made_as_new(group);
     std::lock_guard lock(mutex_);
     if (!closed_) {
@@ -260,10 +276,13 @@ Result<void> Cgroups::give_back(const Group& group) {
       return {};
     }
   }
-  TRY(remove(group.name));
+  auto removed = remove(group.name);
   std::lock_guard lock(mutex_);
-  worn_.erase(group.name);
-  return {};
+  if (removed)
+    worn_.erase(group.name);
+  else
+    lent_[group.name] = group.loan;  // To be tried again.
+  return removed;
 }
 
 Result<void> Cgroups::remove(const std::string& name) const {
@@ -295,12 +314,13 @@ Result<void> Cgroups::freeze(const Group& group, bool frozen) {
   if (!v2_)
     return fail(Errc::unsupported, "pausing needs a cgroup v2 tree",
                 "see agent-sandbox doctor for how to mount one");
-  if (frozen) {
-    std::lock_guard lock(mutex_);
-    worn_.insert(group.name);  // It may end as it stands.
-  }
   const Tree& tree = *trees_[*v2_];
-  TRY(write_value(tree.instance.get(), group.name + "/cgroup.freeze", frozen ? "1" : "0"));
+  {
+    std::lock_guard lock(mutex_);
+    if (!is_lent(group)) return fail(Errc::gone, "the sandbox has ended", "create a new one");
+    if (frozen) worn_.insert(group.name);  // It may end as it stands.
+    TRY(write_value(tree.instance.get(), group.name + "/cgroup.freeze", frozen ? "1" : "0"));
+  }
   // The kernel takes its time: what is paused must stand still when we say so.
   for (int round = 0; frozen && round < 2000; ++round) {
     auto state = read_keyed(tree.instance.get(), group.name + "/cgroup.events", "frozen");
@@ -311,10 +331,9 @@ Result<void> Cgroups::freeze(const Group& group, bool frozen) {
 }
 
 void Cgroups::hasten_end(const Group& group) noexcept {
-  {
-    std::lock_guard lock(mutex_);
-    worn_.insert(group.name);
-  }
+  std::lock_guard lock(mutex_);
+  if (!is_lent(group)) return;
+  worn_.insert(group.name);
   auto write = [&](const Tree& tree, const char* file, const char* value) {
     (void)write_value(tree.instance.get(), group.name + "/" + file, value);
   };
@@ -329,13 +348,18 @@ void Cgroups::hasten_end(const Group& group) noexcept {
   }
 }
 
-std::uint64_t Cgroups::oom_kills(const Group& group) const {
+std::uint64_t Cgroups::all_oom_kills(const std::string& name) const {
   if (memory_ == nullptr) return 0;
-  auto count =
-      memory_->hierarchy.v2
-          ? read_keyed(memory_->instance.get(), group.name + "/memory.events", "oom_kill")
-          : read_keyed(memory_->instance.get(), group.name + "/memory.oom_control", "oom_kill");
-  return count ? *count - std::min(*count, group.oom_kills_before) : 0;
+  auto count = memory_->hierarchy.v2
+                   ? read_keyed(memory_->instance.get(), name + "/memory.events", "oom_kill")
+                   : read_keyed(memory_->instance.get(), name + "/memory.oom_control", "oom_kill");
+  return count ? *count : 0;
+}
+
+std::uint64_t Cgroups::oom_kills(const Group& group) const {
+  std::uint64_t count = all_oom_kills(group.name);
+  std::lock_guard lock(mutex_);
+  return is_lent(group) && count > group.oom_kills_before ? count - group.oom_kills_before : 0;
 }
 
 namespace {
@@ -370,6 +394,8 @@ void Cgroups::measure(const Group& group, Usage& usage) const {
   usage.pids = static_cast<std::uint32_t>(number(pids_, "pids.current", "pids.current"));
   usage.oom_kills = oom_kills(group);
   measure_time_and_io(group, usage);
+  std::lock_guard lock(mutex_);
+  if (!is_lent(group)) usage = Usage();  // It was another's, perhaps.
 }
 
 void Cgroups::measure_time_and_io(const Group& group, Usage& usage) const {

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -40,12 +41,15 @@ struct JoinFds {
   bool cpu_is_last = false;        // The last of these shares out the processors, and nothing else.
 };
 
-// The groups of one sandbox, with what they had counted before it.
+// The groups lent to one sandbox, with what they had counted before it. Once they were given back,
+// nothing done with this value reaches them any more: they may be another's.
 struct Group {
   std::string name;  // the same in every hierarchy
+  std::uint64_t loan = 0;
   std::uint64_t oom_kills_before = 0;
-  Usage used_before;             // what measure() tells, of cpu time and io
-  std::optional<Limits> limits;  // that it still has
+  Usage used_before;             // of cpu time and io
+  bool used = false;             // somebody had it before
+  std::optional<Limits> limits;  // that it has for certain
 };
 
 class Cgroups {
@@ -94,6 +98,8 @@ class Cgroups {
   Result<bool> is_empty(const std::string& name) const;
   bool can_be_used_again(const std::string& name) const;
   Group made_as_new(const Group& used) const;
+  bool is_lent(const Group& group) const;  // with mutex_ held
+  std::uint64_t all_oom_kills(const std::string& name) const;
   void measure_time_and_io(const Group& group, Usage& usage) const;
   static std::optional<Tree> prepare(const Hierarchy& hierarchy, const InstanceId& instance,
                                      std::string& problem);
@@ -105,10 +111,11 @@ class Cgroups {
   std::optional<std::size_t> v2_;  // index in trees_
   std::string problem_;
 
-  std::mutex mutex_;            // for what follows
-  std::vector<Group> spare_;    // Used before, and empty.
-  std::set<std::string> worn_;  // Have settings that a next user must not inherit.
-  std::uint64_t last_number_ = 0;
+  mutable std::mutex mutex_;                   // for what follows
+  std::vector<Group> spare_;                   // Used before, and empty.
+  std::set<std::string> worn_;                 // Have settings that a next user must not inherit.
+  std::map<std::string, std::uint64_t> lent_;  // by name: to which loan
+  std::uint64_t last_loan_ = 0;
   bool closed_ = false;
 };
 

@@ -307,6 +307,7 @@ asio::awaitable<Result<std::shared_ptr<NativeSandbox>>> NativeEngine::launch(
     Result<void> result;
   };
   auto limited = std::make_shared<Limited>(Limited{birth.group, {}});
+  birth.group.limits.reset();  // Unknown, until it was told that they were written.
   auto limit = [limited, cgroups = cgroups_, limits = spec.limits] {
     limited->result = cgroups->limit(limited->group, limits);
   };

@@ -312,7 +312,8 @@ asio::awaitable<void> NativeExecution::watch_end(std::unique_ptr<Channel::Box> b
 }
 
 void NativeExecution::finish(ExitStatus status) {
-  status.oom_kills = static_cast<std::uint32_t>(context_.oom_kills() - oom_before_);
+  std::uint64_t oom_now = context_.oom_kills();  // 0 once the sandbox is gone.
+  if (oom_now > oom_before_) status.oom_kills = static_cast<std::uint32_t>(oom_now - oom_before_);
   bool killed =
       status.signal == SIGKILL || (status.reason == EndReason::exited && status.exit_code == 137);
   if (status.oom_kills > 0 && killed &&

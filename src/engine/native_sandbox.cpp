@@ -520,7 +520,7 @@ asio::awaitable<Result<void>> NativeSandbox::pause() {
 
 asio::awaitable<Result<void>> NativeSandbox::skip_paused_time() {
   wire::SkipTime skip;
-  skip.time = std::chrono::ceil<std::chrono::milliseconds>(paused_time_.end());
+  skip.time = std::chrono::ceil<std::chrono::milliseconds>(paused_time_.current());
   auto unanswered = birth_.channel->box();
   co_return birth_.channel->send(unanswered->id(), skip);
 }
@@ -531,6 +531,7 @@ asio::awaitable<Result<void>> NativeSandbox::resume() {
   if (state_ != SandboxState::paused) co_return fail(Errc::conflict, "the sandbox is not paused");
   CO_TRY(co_await on_strand(strand(), skip_paused_time()));
   CO_TRY(birth_.cgroups->freeze(birth_.group, false));
+  paused_time_.end();
   state_ = SandboxState::ready;
   co_return Result<void>();
 }

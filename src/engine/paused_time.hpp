@@ -16,14 +16,16 @@ class PausedTime {
     since_ = Clock::now();
   }
 
-  // How long this pause took.
-  Clock::duration end() {
+  // How long the pause that is going on has taken.
+  Clock::duration current() const {
     std::lock_guard lock(mutex_);
-    if (!since_) return {};
-    Clock::duration length = Clock::now() - *since_;
+    return since_ ? Clock::now() - *since_ : Clock::duration{};
+  }
+
+  void end() {
+    std::lock_guard lock(mutex_);
+    if (since_) before_ += Clock::now() - *since_;
     since_.reset();
-    before_ += length;
-    return length;
   }
 
   // All pauses together, one that is going on included.

@@ -40,6 +40,11 @@ Error refusal(const Letter& letter) {
   return Error(Errc::internal, "the zygote sent a wrong answer");
 }
 
+// A zygote says nothing unasked.
+void open_quietly(Channel& channel, std::shared_ptr<std::atomic<bool>> alive) {
+  channel.open([](const Letter&) {}, [alive = std::move(alive)] { alive->store(false); });
+}
+
 }  // namespace
 
 Result<UniqueFd> zygote_image() {
@@ -84,7 +89,7 @@ asio::awaitable<Result<std::shared_ptr<ZygoteProcess>>> ZygoteProcess::start(
 
   auto talk = [](std::shared_ptr<Channel> link, std::shared_ptr<std::atomic<bool>> flag,
                  wire::Configure request) -> asio::awaitable<Result<wire::Configured>> {
-    link->open([](const Letter&) {}, [flag] { flag->store(false); });
+    open_quietly(*link, std::move(flag));
     auto box = link->box();
     CO_TRY(link->send(box->id(), request));
     Letter answer = CO_TRY(co_await box->next(Channel::Clock::now() + kConfigureWithin));
