@@ -6,6 +6,8 @@
 
 #include "engine/cgroups.hpp"
 #include "engine/channel.hpp"
+#include "engine/guest_answers.hpp"
+#include "engine/on_strand.hpp"
 #include "engine/paused_time.hpp"
 #include "engine/sandbox.hpp"
 
@@ -112,5 +114,23 @@ class NativeSandbox final : public Sandbox, public std::enable_shared_from_this<
   std::atomic<bool> buried_{false};
   PausedTime paused_time_;
 };
+
+template <class Message>
+asio::awaitable<Result<Letter>> NativeSandbox::request(Message message, std::vector<UniqueFd> fds,
+                                                       std::chrono::milliseconds within) {
+  CO_TRY(check_ready());
+  auto self = shared_from_this();
+  auto asking = ask(birth_.channel, std::move(message), std::move(fds), within);
+  co_return co_await on_strand(strand(), std::move(asking));
+}
+
+template <class Message>
+asio::awaitable<Result<void>> NativeSandbox::request_done(Message message,
+                                                          std::chrono::milliseconds within) {
+  auto asking = request(std::move(message), {}, within);
+  Letter answer = CO_TRY(co_await std::move(asking));
+  if (!answer.as<wire::Done>()) co_return fail(failure_in(answer));
+  co_return Result<void>();
+}
 
 }  // namespace asr

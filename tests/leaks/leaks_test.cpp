@@ -174,6 +174,9 @@ class Cycles {
   TestEngine& engine_;
 };
 
+// What the machine's other tenants do shows in counts of the whole machine, hence their tolerance.
+const Counts kTolerances{{"dying memory cgroups", 100}, {"network namespaces of the machine", 100}};
+
 class Leaks : public testing::Test {
  protected:
   Leaks() {
@@ -187,14 +190,20 @@ class Leaks : public testing::Test {
     if (::geteuid() != 0) GTEST_SKIP() << "needs root: what is counted is hidden from others";
   }
   Counts now() { return count_all(scope_); }
+  // After an engine has ended: as it was before there was one.
+  void expect_as(const Counts& outside) {
+    Counts tolerances = kTolerances;
+    tolerances["resident KiB"] = 1 << 30;
+    tolerances["descriptors"] = 2;  // What the C++ runtime opened on first use.
+    EXPECT_EQ(settle(
+                  outside, [this] { return now(); }, tolerances, 10s),
+              "");
+  }
 
   ScratchDir scratch_;
   EngineOptions options_;
   Scope scope_;
 };
-
-// What the machine's other tenants do shows in counts of the whole machine, hence their tolerance.
-const Counts kTolerances{{"dying memory cgroups", 100}, {"network namespaces of the machine", 100}};
 
 TEST_F(Leaks, CyclesLeaveNothingBehind) {
   const int wanted = cycles_wanted();
@@ -224,12 +233,7 @@ TEST_F(Leaks, CyclesLeaveNothingBehind) {
       std::cout << "  " << name << ": " << before[name] << " -> " << count << "\n";
     engine.stop();
   }
-  Counts tolerances = kTolerances;
-  tolerances["resident KiB"] = 1 << 30;
-  tolerances["descriptors"] = 2;  // What the C++ runtime opened on first use.
-  EXPECT_EQ(settle(
-                outside, [&] { return now(); }, tolerances, 10s),
-            "");
+  expect_as(outside);
 }
 
 // Stopping in the middle of everything: a pool that refills, programs that run, watches, pauses.
@@ -247,12 +251,7 @@ TEST_F(Leaks, StoppingAtOnceLeavesNothingBehind) {
     (void)engine.wait(three->pause());
     engine.stop();
   }
-  Counts tolerances = kTolerances;
-  tolerances["resident KiB"] = 1 << 30;
-  tolerances["descriptors"] = 2;
-  EXPECT_EQ(settle(
-                outside, [&] { return now(); }, tolerances, 10s),
-            "");
+  expect_as(outside);
 }
 
 // Those who refill a pool work for an engine that is about to be gone.
@@ -268,12 +267,7 @@ TEST_F(Leaks, StoppingWhileAPoolRefillsLeavesNothingBehind) {
     std::this_thread::sleep_for(std::chrono::milliseconds(i));
     engine.stop();
   }
-  Counts tolerances = kTolerances;
-  tolerances["resident KiB"] = 1 << 30;
-  tolerances["descriptors"] = 2;
-  EXPECT_EQ(settle(
-                outside, [&] { return now(); }, tolerances, 10s),
-            "");
+  expect_as(outside);
 }
 
 }  // namespace
