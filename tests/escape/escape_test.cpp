@@ -654,13 +654,14 @@ TEST_F(Escapes, E38_Identities) {
        {"65535", "65536", "-1", "4294967295", "4294967294", "4294967296", "18446744073709551616",
         "0x0", "nosuchuser", "", "root\n", "../root", "1000:0", "user:root"})
     refused(user, "");
+  constexpr const char* kStrangeAccounts =
+      "printf 'evil:x:65535:65535::/:/bin/sh\\nevil2:x:4294967295:0::/:/bin/sh\\n"
+      "evil3:x:-1:0::/:\\n' > /etc/passwd";
   for (const char* poison :
        {"rm -f /etc/passwd; mkfifo /etc/passwd", "rm -f /etc/passwd; ln -s /dev/zero /etc/passwd",
         "rm -f /etc/passwd; ln -s /proc/1/mem /etc/passwd", "rm -f /etc/passwd; mkdir /etc/passwd",
         "rmdir /etc/passwd; yes 'x:x:1:1::/:/' | head -c 20000000 > /etc/passwd",
-        "printf "
-        "'evil:x:65535:65535::/:/bin/sh\\nevil2:x:4294967295:0::/:/bin/sh\\nevil3:x:-1:0::/:\\n' > "
-        "/etc/passwd"}) {
+        kStrangeAccounts}) {
     run(sandbox, "0", {"/bin/sh", "-c", poison});
     std::string context = std::string("after ") + poison;
     for (const char* user : {"evil", "evil2", "evil3", "nosuchuser"}) refused(user, context);

@@ -109,7 +109,7 @@ class Escape : public testing::Test {
   Result<T> sync(asio::awaitable<Result<T>> work, std::chrono::milliseconds patience = 30s) {
     auto result = std::make_shared<std::optional<Result<T>>>();
     asio::co_spawn(context_, std::move(work),
-                   [result](std::exception_ptr failure, Result<T> value) {
+                   [result](const std::exception_ptr& failure, Result<T> value) {
                      if (failure) std::rethrow_exception(failure);
                      result->emplace(std::move(value));
                    });

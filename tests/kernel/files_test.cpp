@@ -14,10 +14,8 @@ namespace asr::test {
 namespace {
 
 using testing::Contains;
-using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
-using testing::UnorderedElementsAre;
 
 class Files : public KernelTest {
  protected:

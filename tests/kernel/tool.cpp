@@ -243,8 +243,10 @@ int serve(char** arguments, int family) {
       char block[65536];
       ssize_t n = 0;
       while ((n = ::read(peer, block, sizeof block)) > 0)
-        for (ssize_t at = 0, sent = 0; at < n; at += sent)
-          if ((sent = ::write(peer, block + at, static_cast<size_t>(n - at))) < 0) ::_exit(1);
+        for (ssize_t at = 0, sent = 0; at < n; at += sent) {
+          sent = ::write(peer, block + at, static_cast<size_t>(n - at));
+          if (sent < 0) ::_exit(1);
+        }
       ::_exit(0);
     }
     ::close(peer);

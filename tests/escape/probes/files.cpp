@@ -255,7 +255,7 @@ void e35_fifo(Probe& probe) {
 
 // Leaves things for the file interface to stumble over: a FIFO, a socket, links that lead away.
 void e35_prepare(Probe& probe) {
-  std::string dir = probe.scratch();
+  const std::string& dir = probe.scratch();
   ::mkfifo((dir + "/fifo").c_str(), 0666);
   probe.report_note("fifo", when(::access((dir + "/fifo").c_str(), F_OK) == 0));
   (void)::symlink("/proc/1/mem", (dir + "/to-mem").c_str());

@@ -81,10 +81,9 @@ Outcome Probe::in_child(const std::function<Outcome()>& attack) const {
     outcome.succeeded = header.succeeded;
     outcome.err = header.err;
     char detail[2000];
-    ssize_t size = 0;
     pollfd ready{ends[0], POLLIN, 0};
-    if (::poll(&ready, 1, 0) == 1 && (size = ::read(ends[0], detail, sizeof(detail))) > 0)
-      outcome.detail.assign(detail, static_cast<std::size_t>(size));
+    ssize_t size = ::poll(&ready, 1, 0) == 1 ? ::read(ends[0], detail, sizeof(detail)) : 0;
+    if (size > 0) outcome.detail.assign(detail, static_cast<std::size_t>(size));
   } else if (WIFSIGNALED(status)) {
     outcome.detail = "ended by " + signal_name(WTERMSIG(status));
   } else {
