@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <boost/asio/post.hpp>
 #include <boost/asio/strand.hpp>
 
@@ -80,7 +81,8 @@ asio::awaitable<Result<std::shared_ptr<ZygoteProcess>>> ZygoteProcess::start(
     asio::any_io_executor executor, int image, wire::Configure configure) {
   SocketPair sockets = CO_TRY(seqpacket_pair());
   const char* argv[] = {"agent-sandbox-zygote", nullptr};
-  Spawned spawned = CO_TRY(spawn_image(image, argv, sockets.second.get()));
+  std::array<int, 1> inherit{sockets.second.get()};
+  Spawned spawned = CO_TRY(spawn_image(image, argv, inherit));
   sockets.second.reset();
   auto channel = std::make_shared<Channel>(asio::make_strand(executor), std::move(sockets.first));
   std::shared_ptr<ZygoteProcess> zygote(

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <string>
+#include <vector>
 
 #include "base/scope_exit.hpp"
 
@@ -36,13 +37,21 @@ bool wait_for_end(int pidfd, std::chrono::milliseconds most) {
   }
 }
 
-Result<Spawned> spawn_image(int executable, const char* const* argv, int inherit) {
+Result<Spawned> spawn_image(int executable, const char* const* argv, std::span<const int> inherit) {
+  // Copies first, out of the way: one of them may have a number that another is to get.
+  int free = 3 + static_cast<int>(inherit.size());
+  std::vector<UniqueFd> copies;
+  for (int fd : inherit) {
+    copies.emplace_back(::fcntl(fd, F_DUPFD_CLOEXEC, free));
+    if (!copies.back()) return fail_errno("dup");
+  }
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
   ScopeExit destroy_actions([&] { ::posix_spawn_file_actions_destroy(&actions); });
   ::posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDWR, 0);
   ::posix_spawn_file_actions_adddup2(&actions, 0, 1);
-  ::posix_spawn_file_actions_adddup2(&actions, inherit, 3);
+  for (std::size_t i = 0; i < copies.size(); ++i)
+    ::posix_spawn_file_actions_adddup2(&actions, copies[i].get(), 3 + static_cast<int>(i));
 
   posix_spawnattr_t attributes;
   ::posix_spawnattr_init(&attributes);
@@ -55,8 +64,7 @@ Result<Spawned> spawn_image(int executable, const char* const* argv, int inherit
   ::posix_spawnattr_setsigmask(&attributes, &none);
   ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
 
-  UniqueFd image(
-      ::fcntl(executable, F_DUPFD_CLOEXEC, 4));  // Not 3: that becomes the inherited one.
+  UniqueFd image(::fcntl(executable, F_DUPFD_CLOEXEC, free));
   std::string path = "/proc/self/fd/" + std::to_string(image.get());
   char* const no_environment[] = {nullptr};
   Spawned spawned;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <span>
 
 #include "base/result.hpp"
 #include "base/unique_fd.hpp"
@@ -20,6 +21,6 @@ struct Spawned {
   int pid = -1;
   UniqueFd pidfd;
 };
-Result<Spawned> spawn_image(int executable, const char* const* argv, int inherit);
+Result<Spawned> spawn_image(int executable, const char* const* argv, std::span<const int> inherit);
 
 }  // namespace asr

@@ -44,7 +44,8 @@ TEST(Pidfd, NoProcessIsAnError) {
 std::string said_by(int executable, const char* script) {
   auto pair = seqpacket_pair();
   const char* argv[] = {"sh", "-c", script, nullptr};
-  auto spawned = spawn_image(executable, argv, pair->second.get());
+  std::array<int, 1> inherit{pair->second.get()};
+  auto spawned = spawn_image(executable, argv, inherit);
   pair->second.reset();
   if (!spawned) return "not started: " + spawned.error().what;
   ScopeExit reap([&] { ::waitpid(spawned->pid, nullptr, 0); });
@@ -79,11 +80,28 @@ TEST(SpawnImage, AnyDescriptorMayHoldTheProgram) {
   EXPECT_EQ(said_by(3, "printf hello >&3"), "hello");
 }
 
+TEST(SpawnImage, GivesSeveralInOrderWhateverTheirNumbers) {
+  UniqueFd shell = shell_image();
+  auto pair = seqpacket_pair();
+  UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  // The second may well be number 3 or 4 itself.
+  std::array<int, 2> inherit{null.get(), pair->second.get()};
+  const char* argv[] = {"sh", "-c", "printf x >&3; printf hello >&4", nullptr};
+  auto spawned = spawn_image(shell.get(), argv, inherit);
+  ASSERT_TRUE(spawned);
+  ASSERT_EQ(::waitpid(spawned->pid, nullptr, 0), spawned->pid);
+  std::vector<char> buffer(kMaxPacket);
+  auto received = receive_packet(pair->first.get(), buffer, Wait::dont_block);
+  ASSERT_TRUE(received);
+  EXPECT_EQ(received->bytes, "hello");
+}
+
 TEST(SpawnImage, WhatIsNoProgramIsAnError) {
   UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   auto pair = seqpacket_pair();
   const char* argv[] = {"nothing", nullptr};
-  EXPECT_FALSE(spawn_image(null.get(), argv, pair->second.get()));
+  std::array<int, 1> inherit{pair->second.get()};
+  EXPECT_FALSE(spawn_image(null.get(), argv, inherit));
 }
 
 }  // namespace

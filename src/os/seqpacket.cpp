@@ -1,6 +1,9 @@
 #include "os/seqpacket.hpp"
 
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include <cstring>
 
@@ -11,6 +14,54 @@ Result<SocketPair> seqpacket_pair() {
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0)
     return fail_errno("socketpair");
   return SocketPair{UniqueFd(fds[0]), UniqueFd(fds[1])};
+}
+
+namespace {
+
+// Through the folder's descriptor: a socket's own path may have 107 bytes at most.
+Result<sockaddr_un> address_of(int dir, const std::string& name) {
+  std::string path = "/proc/self/fd/" + std::to_string(dir) + "/" + name;
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) return fail(Errc::invalid, "the name is too long");
+  std::memcpy(address.sun_path, path.data(), path.size());
+  return address;
+}
+
+Result<UniqueFd> make_socket() {
+  UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (!socket) return fail_errno("socket");
+  return socket;
+}
+
+}  // namespace
+
+Result<UniqueFd> listen_seqpacket(int dir, const std::string& name) {
+  sockaddr_un address = TRY(address_of(dir, name));
+  UniqueFd socket = TRY(make_socket());
+  if (::unlinkat(dir, name.c_str(), 0) != 0 && errno != ENOENT) return fail_errno("unlink " + name);
+  // The mode of the file is that of the socket before it has a name.
+  if (::fchmod(socket.get(), 0600) != 0) return fail_errno("chmod " + name);
+  if (::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
+    return fail_errno("bind " + name);
+  if (::listen(socket.get(), 8) != 0) return fail_errno("listen on " + name);
+  return socket;
+}
+
+Result<UniqueFd> connect_seqpacket(int dir, const std::string& name) {
+  sockaddr_un address = TRY(address_of(dir, name));
+  UniqueFd socket = TRY(make_socket());
+  if (::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
+    return fail_errno("connect to " + name);
+  return socket;
+}
+
+Result<Peer> peer_of(int socket) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
+    return fail_errno("SO_PEERCRED");
+  return Peer{peer.pid, peer.uid};
 }
 
 Result<void> send_packet(int socket, std::string_view bytes, std::span<const int> fds, Wait wait) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -20,6 +21,18 @@ struct SocketPair {
   UniqueFd second;
 };
 Result<SocketPair> seqpacket_pair();
+
+// A listening socket with a name in the folder `dir`, for its owner alone; it takes the place of
+// one that nobody listens on any more.
+Result<UniqueFd> listen_seqpacket(int dir, const std::string& name);
+Result<UniqueFd> connect_seqpacket(int dir, const std::string& name);
+
+// Who made the other end, as the kernel saw it then.
+struct Peer {
+  int pid = -1;
+  unsigned uid = 0;
+};
+Result<Peer> peer_of(int socket);
 
 enum class Wait { block, dont_block };
 

@@ -10,6 +10,8 @@
 
 namespace asr {
 
+// Of all messages together. A daemon may meet guests and a keeper that an older release started: a
+// release that changes any message changes this.
 inline constexpr std::uint16_t kWireVersion = 1;
 
 struct FrameHeader {

@@ -4,6 +4,7 @@
 //   → Done FileRequest    → Done | Info | Page | Opened + descriptor | ArchiveDone | Events…
 //   (watch) Connect        → Opened + descriptor                      ListProcesses → Processes…
 //   any of them    → Failure                                  StopWork ends a watch or an archive
+//   KnownExecutions → Executions
 #pragma once
 
 #include <chrono>
@@ -30,6 +31,7 @@ enum class GuestType : std::uint16_t {
   processes,
   archive_done,
   disk,
+  executions,
   // daemon → guest
   start = 64,
   signal_execution,
@@ -43,6 +45,7 @@ enum class GuestType : std::uint16_t {
   disk_usage,
   stop_work,
   skip_time,
+  known_executions,
 };
 
 // ---- guest → daemon
@@ -110,10 +113,11 @@ struct Ended {
   std::chrono::microseconds cpu_user{0};
   std::chrono::microseconds cpu_system{0};
   std::uint64_t max_rss_bytes = 0;
+  std::chrono::microseconds wall{0};
   template <class V>
   void fields(V& v) {
     v(exit_code), v(signal), v(start_errno), v(stopped), v(cpu_user), v(cpu_system),
-        v(max_rss_bytes);
+        v(max_rss_bytes), v(wall);
   }
 };
 
@@ -231,6 +235,16 @@ struct Disk {
   template <class V>
   void fields(V& v) {
     v(used_bytes), v(limit_bytes), v(used_inodes);
+  }
+};
+
+// Programs that run and whose end was not told yet.
+struct Executions {
+  static constexpr auto kType = GuestType::executions;
+  std::vector<std::uint32_t> ids;  // the requests that started them
+  template <class V>
+  void fields(V& v) {
+    v(ids);
   }
 };
 
@@ -363,6 +377,14 @@ struct SkipTime {
   void fields(V& v) {
     v(time);
   }
+};
+
+// Asked by a daemon that did not start them. Whatever the last one was watching is nobody's now,
+// and ends.
+struct KnownExecutions {
+  static constexpr auto kType = GuestType::known_executions;
+  template <class V>
+  void fields(V&) {}
 };
 
 struct StopWork {

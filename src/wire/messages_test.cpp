@@ -74,6 +74,7 @@ void check_all() {
 
 TEST(Messages, OfAGuestComeBackWholeOrNotAtAll) { check_all<wire::GuestMessages>(); }
 TEST(Messages, OfAZygoteComeBackWholeOrNotAtAll) { check_all<wire::ZygoteMessages>(); }
+TEST(Messages, OfAKeeperComeBackWholeOrNotAtAll) { check_all<wire::KeeperMessages>(); }
 
 TEST(Messages, NoTwoHaveTheSameNumber) {
   std::set<int> types;
@@ -84,6 +85,7 @@ TEST(Messages, NoTwoHaveTheSameNumber) {
   };
   wire::for_each_message<wire::GuestMessages>(note);
   wire::for_each_message<wire::ZygoteMessages>(note);
+  wire::for_each_message<wire::KeeperMessages>(note);
   EXPECT_EQ(types.size(), count);
 }
 
