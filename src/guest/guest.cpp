@@ -15,6 +15,7 @@
 #include <array>
 #include <map>
 
+#include "guest/outbox.hpp"
 #include "guest/process_table.hpp"
 #include "guest/programs.hpp"
 #include "guest/work.hpp"
@@ -36,36 +37,43 @@ enum class As { user, guest };  // Whose rights a worker has.
 class Guest {
  public:
   explicit Guest(const GuestConfig& config)
-      : config_(config), accounts_(config.rootless), programs_(config_), buffer_(kMaxPacket) {}
+      : config_(config),
+        outbox_(config.socket),
+        accounts_(config.rootless),
+        programs_(config_),
+        buffer_(kMaxPacket) {}
 
   [[noreturn]] void serve();
 
  private:
+  struct Worker {
+    std::uint32_t request = 0;
+    // Somebody waits for it to be gone, and with it the descriptors it holds.
+    bool tell_end = false;
+    std::uint32_t relays = 0;  // the terminal of this execution
+    bool watches = false;      // until it is told to stop
+  };
+
   void handle(const Frame& frame, std::vector<UniqueFd> fds);
   Result<void> dispatch(const Frame& frame, std::vector<UniqueFd>& fds);
   Result<void> start(std::uint32_t id, const wire::Start& request);
   Result<void> file(std::uint32_t id, const wire::File& request, std::vector<UniqueFd>& fds);
   Result<void> list_processes(std::uint32_t id);
   Result<void> disk_usage(std::uint32_t id);
+  Result<void> known_executions(std::uint32_t id);
   void reap();
 
   template <class Body>
-  Result<void> in_worker(std::uint32_t id, As as, const std::string& user, Body body,
-                         bool tell_end = false);
+  Result<void> in_worker(Worker worker, As as, const std::string& user, Body body);
   template <class Message>
-  Result<void> answer(std::uint32_t id, const Message& message, std::span<const int> fds = {}) {
-    return send_message(config_.socket, id, message, fds);
+  Result<void> answer(std::uint32_t id, const Message& message, std::vector<UniqueFd> fds = {}) {
+    return outbox_.send(id, message, std::move(fds));
   }
 
   GuestConfig config_;
+  Outbox outbox_;
   Accounts accounts_;
   Programs programs_;
-  struct Worker {
-    std::uint32_t request = 0;
-    // Somebody waits for it to be gone, and with it the descriptors it holds.
-    bool tell_end = false;
-    std::uint32_t relays = 0;  // the terminal of this execution
-  };
   std::map<std::int32_t, Worker> workers_;  // by pid
   std::vector<char> buffer_;
 };
@@ -73,17 +81,17 @@ class Guest {
 // Forks; the child takes the user's rights, runs `body` and leaves. An error of `body` is its
 // answer.
 template <class Body>
-Result<void> Guest::in_worker(std::uint32_t id, As as, const std::string& user, Body body,
-                              bool tell_end) {
+Result<void> Guest::in_worker(Worker worker, As as, const std::string& user, Body body) {
   User who;
   if (as == As::user) who = TRY(accounts_.find(user));
   int pid = ::_Fork();
   if (pid < 0) return fail_errno("fork");
   if (pid > 0) {
-    workers_[pid] = {.request = id, .tell_end = tell_end};
+    workers_[pid] = worker;
     return {};
   }
-  Work work{config_.socket, id};
+  outbox_.drop();
+  Work work{config_.socket, worker.request};
   Result<void> done;
   if (as == As::user && become(config_, who) != 0)
     done = fail_errno("take the user's rights");
@@ -98,14 +106,11 @@ Result<void> Guest::start(std::uint32_t id, const wire::Start& request) {
   StartedProgram program = TRY(programs_.start(id, request, user));
   wire::Started started;
   started.pid = program.pid;
-  std::vector<int> ends;
-  for (const UniqueFd& end : program.ends) ends.push_back(end.get());
-  TRY(answer(id, started, ends));
+  TRY(answer(id, started, std::move(program.ends)));
   if (!program.terminal_master) return {};
-  // The daemon's socket end is ours no more: the relay must see it close.
-  program.ends.clear();
   int relay = ::_Fork();
   if (relay == 0) {
+    outbox_.drop();  // The daemon's end may still be in there, and the relay must see it close.
     relay_terminal(std::move(program.terminal_master), std::move(program.terminal_peer));
     ::_exit(0);
   }
@@ -116,30 +121,29 @@ Result<void> Guest::start(std::uint32_t id, const wire::Start& request) {
 Result<void> Guest::file(std::uint32_t id, const wire::File& request, std::vector<UniqueFd>& fds) {
   switch (request.op) {
     case wire::FileOp::watch:
-      return in_worker(id, As::user, request.user,
+      return in_worker({.request = id, .watches = true}, As::user, request.user,
                        [&](const Work& work) { return work_on_watch(work, request); });
     case wire::FileOp::archive_out:
-      return in_worker(id, As::user, request.user,
+      return in_worker({.request = id}, As::user, request.user,
                        [&](const Work& work) { return work_on_archive_out(work, request); });
     case wire::FileOp::archive_in:
       if (fds.size() != 1) return fail(Errc::invalid, "no archive");
-      return in_worker(id, As::user, request.user, [&](const Work& work) {
+      return in_worker({.request = id}, As::user, request.user, [&](const Work& work) {
         return work_on_archive_in(work, request, std::move(fds[0]));
       });
     default:
       // A program that is still open for writing in a worker that is just leaving could not be
       // executed.
-      return in_worker(
-          id, As::user, request.user,
-          [&](const Work& work) { return work_on_files(work, request); },
-          request.op == wire::FileOp::open_write);
+      return in_worker({.request = id, .tell_end = request.op == wire::FileOp::open_write},
+                       As::user, request.user,
+                       [&](const Work& work) { return work_on_files(work, request); });
   }
 }
 
 Result<void> Guest::list_processes(std::uint32_t id) {
   std::vector<std::int32_t> hidden;
   for (const auto& [pid, worker] : workers_) hidden.push_back(pid);
-  return in_worker(id, As::guest, "", [&](const Work& work) -> Result<void> {
+  return in_worker({.request = id}, As::guest, "", [&](const Work& work) -> Result<void> {
     hidden.push_back(::getpid());
     std::vector<wire::Process> all = describe_processes(hidden);
     // A few per frame: a command line has at most 4 KiB.
@@ -166,6 +170,14 @@ Result<void> Guest::disk_usage(std::uint32_t id) {
   disk.used_bytes = (info.f_blocks - info.f_bfree) * block;
   disk.used_inodes = info.f_files - info.f_ffree;
   return answer(id, disk);
+}
+
+Result<void> Guest::known_executions(std::uint32_t id) {
+  for (const auto& [pid, worker] : workers_)
+    if (worker.watches) ::kill(pid, SIGKILL);
+  wire::Executions known;
+  known.ids = programs_.ids();
+  return answer(id, known);
 }
 
 Result<void> Guest::dispatch(const Frame& frame, std::vector<UniqueFd>& fds) {
@@ -205,9 +217,11 @@ Result<void> Guest::dispatch(const Frame& frame, std::vector<UniqueFd>& fds) {
       return answer(frame.id, wire::Done{});
     case GuestType::connect:
       if (auto request = decode<wire::Connect>(frame))
-        return in_worker(frame.id, As::guest, "",
+        return in_worker({.request = frame.id}, As::guest, "",
                          [&](const Work& work) { return work_on_connection(work, request->port); });
       return malformed();
+    case GuestType::known_executions:
+      return known_executions(frame.id);
     case GuestType::list_processes:
       return list_processes(frame.id);
     case GuestType::disk_usage:
@@ -245,7 +259,7 @@ void Guest::reap() {
     }
     auto found = workers_.find(pid);
     if (found == workers_.end()) continue;  // An orphan of the workload's.
-    auto [id, tell_end, relays] = found->second;
+    auto [id, tell_end, relays, watches] = found->second;
     workers_.erase(found);
     if (relays != 0) programs_.hang_up(relays);
     if (id == 0) continue;
@@ -270,7 +284,8 @@ void Guest::serve() {
   if (!signals) ::_exit(1);
   for (;;) {
     auto sleep = programs_.enforce();
-    std::array<pollfd, 2> ready{{{config_.socket, POLLIN, 0}, {signals.get(), POLLIN, 0}}};
+    short wanted = outbox_.empty() ? POLLIN : POLLOUT;
+    std::array<pollfd, 2> ready{{{config_.socket, wanted, 0}, {signals.get(), POLLIN, 0}}};
     if (::poll(ready.data(), ready.size(), static_cast<int>(sleep.count())) < 0 && errno != EINTR)
       ::_exit(1);
     if (ready[1].revents != 0) {
@@ -280,8 +295,12 @@ void Guest::serve() {
       reap();
     }
     if (ready[0].revents == 0) continue;
+    if (wanted == POLLOUT) {
+      if (!outbox_.flush()) ::_exit(0);
+      continue;
+    }
     auto received = receive_packet(config_.socket, buffer_);
-    // The daemon is gone: leaving ends everything in the sandbox.
+    // Nobody holds the other end: leaving ends everything in the sandbox.
     if (!received || received->kind == Received::Kind::closed) ::_exit(0);
     auto frame = parse_frame(received->bytes);
     if (!frame) ::_exit(1);

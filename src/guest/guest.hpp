@@ -1,10 +1,10 @@
 // Pid 1 of a sandbox: starts programs, works on files, connects to ports, on one socket to the
 // daemon.
 //
-// It is forked from the zygote, holds no host path and no host descriptor, and ends when the daemon
-// closes the socket, taking everything in the sandbox with it. What takes time or touches the
-// workload's files is done by a forked worker with the workload's own rights, which answers the
-// daemon itself.
+// It is forked from the zygote, holds no host path and no host descriptor, and ends when nobody
+// outside holds its socket any more, taking everything in the sandbox with it. What takes time or
+// touches the workload's files is done by a forked worker with the workload's own rights, which
+// answers the daemon itself.
 #pragma once
 
 #include <cstdint>

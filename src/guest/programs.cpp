@@ -204,7 +204,8 @@ Result<StartedProgram> Programs::start(std::uint32_t id, const wire::Start& requ
   program.id = id;
   program.slot = *slot;
   program.terminal = std::move(streams.terminal);
-  if (request.wall_time.count() > 0) program.deadline = Clock::now() + request.wall_time;
+  program.started = Clock::now();
+  if (request.wall_time.count() > 0) program.deadline = program.started + request.wall_time;
   program.cpu_limit = request.cpu_time;
   programs_.insert_or_assign(pid, std::move(program));
   streams.started.pid = pid;
@@ -230,10 +231,18 @@ std::optional<Programs::Ending> Programs::reaped(std::int32_t pid, int status,
   ended.cpu_user = micros(usage.ru_utime);
   ended.cpu_system = micros(usage.ru_stime);
   ended.max_rss_bytes = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
+  ended.wall =
+      std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - program.started);
   slot_used_[program.slot] = false;
   Ending ending{program.id, ended};
   programs_.erase(found);
   return ending;
+}
+
+std::vector<std::uint32_t> Programs::ids() const {
+  std::vector<std::uint32_t> ids;
+  for (const auto& [pid, program] : programs_) ids.push_back(program.id);
+  return ids;
 }
 
 std::map<std::int32_t, Programs::Program>::iterator Programs::find(std::uint32_t id) {

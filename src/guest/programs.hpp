@@ -36,6 +36,8 @@ class Programs {
   };
   std::optional<Ending> reaped(std::int32_t pid, int status, const rusage& usage);
 
+  std::vector<std::uint32_t> ids() const;  // of those that run
+
   // Ends those whose time is up and says how long the guest may sleep; negative: as long as it
   // likes.
   std::chrono::milliseconds enforce();
@@ -54,6 +56,7 @@ class Programs {
     std::uint32_t id = 0;
     std::size_t slot = 0;
     UniqueFd terminal;
+    Clock::time_point started;
     std::optional<Clock::time_point> deadline;
     std::chrono::milliseconds cpu_limit{0};
     wire::Stopped stopped = wire::Stopped::by_itself;
