@@ -184,6 +184,8 @@ std::string why(const ExitStatus& status) {
       return errno_error(status.start_errno, "cannot be run").what;
     case EndReason::sandbox_gone:
       return "the sandbox ended before the program did";
+    case EndReason::lost:
+      return "nobody knows how the program ended";
   }
   return {};
 }

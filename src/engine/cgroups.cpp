@@ -60,6 +60,15 @@ std::vector<std::string> folders_in(int dir) {
   return names;
 }
 
+std::string name_of(std::uint64_t number) { return "s" + std::to_string(number); }
+
+// 0 for what is no group of ours.
+std::uint64_t number_of(const std::string& name) {
+  std::uint64_t number = 0;
+  if (name.starts_with('s')) std::from_chars(name.data() + 1, name.data() + name.size(), number);
+  return name == name_of(number) ? number : 0;
+}
+
 }  // namespace
 
 std::optional<Cgroups::Tree> Cgroups::prepare(const Hierarchy& hierarchy,
@@ -110,6 +119,10 @@ std::shared_ptr<Cgroups> Cgroups::open(const InstanceId& instance, CgroupTotals 
     if (cgroups.pids_ == nullptr && usable("pids")) cgroups.pids_ = kept;
     if (cgroups.cpu_ == nullptr && usable("cpu")) cgroups.cpu_ = kept;
   }
+  // An earlier life of this instance may have left groups: names go on after theirs.
+  for (const auto& tree : cgroups.trees_)
+    for (const std::string& name : folders_in(tree->instance.get()))
+      cgroups.last_loan_ = std::max(cgroups.last_loan_, number_of(name));
   // All sandboxes together: they may fill their share of the machine, never all of it.
   if (cgroups.memory_ != nullptr && totals.memory_bytes != 0)
     (void)write_value(cgroups.memory_->instance.get(),
@@ -187,7 +200,7 @@ Result<Group> Cgroups::take() {
       spare_.pop_back();
     }
     group.loan = ++last_loan_;
-    if (!group.used) group.name = "s" + std::to_string(group.loan);
+    if (!group.used) group.name = name_of(group.loan);
     lent_[group.name] = group.loan;
   }
   if (group.used) return group;
@@ -200,6 +213,22 @@ Result<Group> Cgroups::take() {
       return failure;
     }
   return group;
+}
+
+Result<Group> Cgroups::adopt(Group group) {
+  if (number_of(group.name) == 0) return fail(Errc::invalid, "no group of ours: " + group.name);
+  for (const auto& tree : trees_) TRY(open_dir(tree->instance.get(), group.name));
+  std::lock_guard lock(mutex_);
+  group.loan = ++last_loan_;
+  lent_[group.name] = group.loan;
+  worn_.insert(group.name);  // Who knows what was done to it.
+  return group;
+}
+
+bool Cgroups::is_frozen(const Group& group) const {
+  if (!v2_) return false;
+  auto state = read_number(trees_[*v2_]->instance.get(), group.name + "/cgroup.freeze");
+  return state && *state == 1;
 }
 
 Result<JoinFds> Cgroups::join_fds(const Group& group) const {
@@ -464,7 +493,7 @@ std::uint32_t kill_group(int group) {
 
 }  // namespace
 
-CgroupSweep sweep_cgroups(const InstanceId& instance) {
+CgroupSweep sweep_cgroups(const InstanceId& instance, const std::set<std::string>& spared) {
   using namespace std::chrono_literals;
   CgroupSweep sweep;
   auto hierarchies = find_hierarchies();
@@ -478,14 +507,18 @@ CgroupSweep sweep_cgroups(const InstanceId& instance) {
     auto own = open_dir(AT_FDCWD, path);
     if (!own) continue;
     for (const std::string& name : folders_in(own->get())) {
+      if (spared.contains(name)) continue;
       if (std::find(seen.begin(), seen.end(), name) == seen.end()) seen.push_back(name);
       if (auto group = open_dir(own->get(), name)) sweep.processes += kill_group(group->get());
       int tries = 0;
-      while (::unlinkat(own->get(), name.c_str(), AT_REMOVEDIR) != 0 && errno == EBUSY &&
+      int failed = 0;
+      while ((failed = ::unlinkat(own->get(), name.c_str(), AT_REMOVEDIR)) != 0 && errno == EBUSY &&
              ++tries < 200)
         std::this_thread::sleep_for(5ms);
+      if (failed != 0 && errno != ENOENT && !spared.empty())
+        sweep.problems.push_back(path + "/" + name + ": " + errno_error(errno, "rmdir").what);
     }
-    if (::rmdir(path.c_str()) != 0 && errno != ENOENT)
+    if (spared.empty() && ::rmdir(path.c_str()) != 0 && errno != ENOENT)
       sweep.problems.push_back(path + ": " + errno_error(errno, "rmdir").what);
   }
   sweep.sandboxes = static_cast<std::uint32_t>(seen.size());

@@ -65,6 +65,8 @@ class Cgroups {
   // Groups without a process. They limit nothing until limit() was called, which may well be while
   // the process is being born: nothing foreign runs in it before.
   Result<Group> take();
+  // Groups that an earlier life of this instance lent, and that are still in use.
+  Result<Group> adopt(Group group);
   Result<JoinFds> join_fds(const Group& group) const;
   Result<void> limit(Group& group, const Limits& limits) const;
   // Everything in it must be dead and reaped; an error otherwise, to be tried again.
@@ -74,6 +76,7 @@ class Cgroups {
 
   Result<void> freeze(const Group& group, bool frozen);
   bool can_freeze() const noexcept { return v2_.has_value(); }
+  bool is_frozen(const Group& group) const;  // or on the way there
 
   // For a sandbox that was killed but is slow to end: kills every process of it at once, and gives
   // them the processor time to die in, ahead of all other sandboxes.
@@ -119,12 +122,13 @@ class Cgroups {
   bool closed_ = false;
 };
 
-// Removes the groups an instance left behind, killing what is still in them. Counts what it found.
+// Removes the groups an instance left behind but for those named, killing what is still in them.
+// Counts what it found.
 struct CgroupSweep {
   std::uint32_t sandboxes = 0;
   std::uint32_t processes = 0;
   std::vector<std::string> problems;
 };
-CgroupSweep sweep_cgroups(const InstanceId& instance);
+CgroupSweep sweep_cgroups(const InstanceId& instance, const std::set<std::string>& spared = {});
 
 }  // namespace asr

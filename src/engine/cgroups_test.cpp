@@ -105,6 +105,27 @@ TEST_F(Groups, HaveTheLimitsOfTheirPresentUser) {
   EXPECT_TRUE(cgroups_->give_back(*group));
 }
 
+TEST_F(Groups, OfADeadDaemonAreTakenOverOrSwept) {
+  auto kept = cgroups_->take();
+  auto other = cgroups_->take();
+  ASSERT_TRUE(kept && other);
+  CgroupSweep sweep = sweep_cgroups(instance_, {kept->name});
+  EXPECT_EQ(sweep.sandboxes, 1U);
+  EXPECT_TRUE(sweep.problems.empty());
+  auto next = Cgroups::open(instance_, {});
+  auto adopted = next->adopt(*kept);
+  ASSERT_TRUE(adopted);
+  EXPECT_FALSE(next->adopt(*other)) << "it is not there any more";
+  Group strange;
+  strange.name = "../..";
+  EXPECT_FALSE(next->adopt(strange));
+  auto fresh = next->take();
+  ASSERT_TRUE(fresh);
+  EXPECT_NE(fresh->name, kept->name);
+  EXPECT_TRUE(next->give_back(*adopted));
+  EXPECT_TRUE(next->give_back(*fresh));
+}
+
 TEST_F(Groups, AreGoneWithTheInstance) {
   auto group = used_group(limits_of(64, 32, 500));
   ASSERT_TRUE(group);

@@ -15,11 +15,17 @@ namespace {
 constexpr std::size_t kMostLetters = 4096;
 constexpr std::size_t kMostBytes = 8 << 20;
 constexpr std::size_t kMostDescriptors = 12 * kMaxPacketFds;
+// Of a request's id: the rest is the epoch.
+constexpr unsigned kCounterBits = 22;
+constexpr std::uint32_t kCounterMask = (1U << kCounterBits) - 1;
 
 }  // namespace
 
-Channel::Channel(asio::any_io_executor strand, UniqueFd socket)
-    : strand_(std::move(strand)), socket_(std::move(socket)), readable_(strand_) {
+Channel::Channel(asio::any_io_executor strand, UniqueFd socket, std::uint32_t epoch)
+    : strand_(std::move(strand)),
+      socket_(std::move(socket)),
+      readable_(strand_),
+      epoch_(epoch << kCounterBits) {
   // Out of descriptors: the channel is born closed, and whoever uses it is told so.
   UniqueFd copy(::fcntl(socket_.get(), F_DUPFD_CLOEXEC, 3));
   boost::system::error_code ec;
@@ -107,17 +113,29 @@ bool Channel::Box::is_full() const noexcept {
 Channel::Box::~Box() { channel_->boxes_.erase(id_); }
 
 std::unique_ptr<Channel::Box> Channel::box() {
-  do ++last_id_;
-  while (last_id_ == 0 || boxes_.contains(last_id_));
-  auto box = std::make_unique<Box>(shared_from_this(), last_id_);
-  boxes_.emplace(last_id_, box.get());
+  std::uint32_t id = 0;
+  do {
+    last_ = (last_ + 1) & kCounterMask;
+    id = epoch_ | last_;
+  } while (id == 0 || boxes_.contains(id));
+  return box_for(id);
+}
+
+std::unique_ptr<Channel::Box> Channel::box_for_unasked() { return box_for(0); }
+
+std::unique_ptr<Channel::Box> Channel::box_for(std::uint32_t id) {
+  auto box = std::make_unique<Box>(shared_from_this(), id);
+  boxes_.insert_or_assign(id, box.get());
   return box;
 }
 
-std::unique_ptr<Channel::Box> Channel::box_for_unasked() {
-  auto box = std::make_unique<Box>(shared_from_this(), 0);
-  boxes_.emplace(0, box.get());
-  return box;
+UniqueFd Channel::copy_socket() const {
+  return UniqueFd(::fcntl(socket_.get(), F_DUPFD_CLOEXEC, 3));
+}
+
+void Channel::Box::give_up() {
+  given_up_ = true;
+  bell_.cancel();
 }
 
 asio::awaitable<Result<Letter>> Channel::Box::next(Clock::time_point deadline) {
@@ -130,6 +148,7 @@ asio::awaitable<Result<Letter>> Channel::Box::next(Clock::time_point deadline) {
       co_return letter;
     }
     if (!channel_->open_) co_return fail(Errc::gone, "the sandbox has ended");
+    if (given_up_) co_return fail(Errc::not_found, "the sandbox knows nothing of it");
     if (Clock::now() >= deadline)
       co_return fail(Errc::timeout, "the sandbox did not answer in time");
     bell_.expires_at(deadline);

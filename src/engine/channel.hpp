@@ -51,7 +51,9 @@ class Channel : public std::enable_shared_from_this<Channel> {
  public:
   using Clock = std::chrono::steady_clock;
 
-  Channel(asio::any_io_executor strand, UniqueFd socket);
+  // `epoch` tells the requests of one life of the daemon from those of another: an answer that an
+  // earlier one did not live to read is nobody's.
+  Channel(asio::any_io_executor strand, UniqueFd socket, std::uint32_t epoch = 0);
 
   // Starts reading. `unasked` gets letters that answer no open box; `closed` is called once.
   void open(std::function<void(Letter)> unasked, std::function<void()> closed);
@@ -73,6 +75,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
     void allow_loss() noexcept { lossy_ = true; }
     bool lost() noexcept { return std::exchange(lost_, false); }
     asio::awaitable<Result<Letter>> next(Clock::time_point deadline = Clock::time_point::max());
+    // Nothing more will come, it is known: next() says Errc::not_found once it is empty.
+    void give_up();
 
    private:
     friend class Channel;
@@ -84,10 +88,14 @@ class Channel : public std::enable_shared_from_this<Channel> {
     std::size_t descriptors_ = 0;
     bool lossy_ = false;
     bool lost_ = false;
+    bool given_up_ = false;
     asio::steady_timer bell_;
   };
   std::unique_ptr<Box> box();
-  std::unique_ptr<Box> box_for_unasked();  // Letters with id 0, from before open() on.
+  std::unique_ptr<Box> box_for_unasked();          // Letters with id 0, from before open() on.
+  std::unique_ptr<Box> box_for(std::uint32_t id);  // Of a request that an earlier life made.
+
+  UniqueFd copy_socket() const;  // Nothing if the channel is closed or there is no room.
 
   template <class Message>
   Result<void> send(std::uint32_t id, const Message& message, std::span<const int> fds = {}) {
@@ -109,7 +117,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   UniqueFd socket_;
   asio::posix::stream_descriptor readable_;  // A copy of the socket, to wait on.
   std::map<std::uint32_t, Box*> boxes_;
-  std::uint32_t last_id_ = 0;
+  std::uint32_t epoch_;
+  std::uint32_t last_ = 0;  // within the epoch
   std::function<void(Letter)> unasked_;
   std::function<void()> closed_;
   bool open_ = true;

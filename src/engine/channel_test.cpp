@@ -89,6 +89,17 @@ TEST_F(ChannelTest, AnswersReachTheirBoxesInOrder) {
   EXPECT_EQ(next(*two, 20ms).error().code, Errc::timeout);
 }
 
+TEST_F(ChannelTest, ABoxThatWasGivenUpSaysSoOnceItIsEmpty) {
+  open();
+  auto box = channel_->box_for(1234);
+  EXPECT_EQ(box->id(), 1234U);
+  ASSERT_TRUE(say(1234));
+  run(20ms);
+  box->give_up();
+  EXPECT_TRUE(next(*box, 500ms));
+  EXPECT_EQ(next(*box, 500ms).error().code, Errc::not_found);
+}
+
 TEST_F(ChannelTest, AClosedPeerEndsEveryWait) {
   open();
   auto box = channel_->box();

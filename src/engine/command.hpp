@@ -47,6 +47,7 @@ enum class EndReason {
   policy,        // it made a system call of a forbidden kind
   not_started,   // it could not be executed: no such file, no permission; see start_errno
   sandbox_gone,  // the sandbox ended first
+  lost,          // it has ended, or goes on without us, and how is not known: a daemon died between
 };
 std::string_view to_string(EndReason reason) noexcept;
 

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,15 @@ struct RecoveryReport {
   std::uint32_t sandboxes = 0;        // of theirs that were still there, alive or as cgroups
   std::uint32_t processes = 0;        // killed
   std::vector<std::string> problems;  // what could not be removed, and why
+
+  // What this instance's last life had kept.
+  struct KeptSandbox {
+    std::string id;
+    std::string label;
+    std::string why;  // it is lost
+  };
+  std::vector<KeptSandbox> adopted;  // living; see Engine::adopted()
+  std::vector<KeptSandbox> lost;     // ended meanwhile, or not to be taken up; cleaned
 };
 
 struct EngineOptions {
@@ -30,6 +40,12 @@ struct EngineOptions {
   std::filesystem::path runtime_dir;
   // Unpacked environments. Empty: /var/cache/agent-sandbox or ~/.cache/agent-sandbox.
   std::filesystem::path cache_dir;
+  // A fixed name makes this engine the next life of the last one that had it: what that one kept
+  // is adopted. Lowercase letters, digits and _, at most 32. Without one the engine is a new
+  // instance, nothing can be kept, and all of it ends with the process.
+  std::optional<std::string> instance;
+  // How long kept sandboxes wait for the next life of their engine before they end.
+  std::chrono::seconds keep_for{600};
   unsigned zygotes = 0;  // 0: one per core, at most 4
   enum class Cgroups { automatic, off } cgroups = Cgroups::automatic;
   // Of all sandboxes of this instance together; 0: most of the machine.
@@ -67,11 +83,19 @@ class Engine {
   virtual asio::awaitable<Result<void>> drain(SandboxSpec spec) = 0;
   virtual std::vector<PoolState> pools() const = 0;
 
+  // Sandboxes of this instance's last life; handed over, so that a second call has none and what
+  // the caller drops is destroyed.
+  virtual std::vector<std::shared_ptr<Sandbox>> adopted() = 0;
+
   virtual const RecoveryReport& recovery() const noexcept = 0;
   virtual const std::filesystem::path& instance_dir() const noexcept = 0;
 
   // Ends every sandbox and waits until nothing of this instance is left.
   virtual asio::awaitable<Result<void>> stop() = 0;
+
+  // Ends what is not kept and lets go of what is, for the next engine of this name: a restart
+  // without a loss. Objects of sandboxes and programs answer Errc::gone from then on.
+  virtual asio::awaitable<Result<void>> leave() = 0;
 };
 
 }  // namespace asr

@@ -259,11 +259,19 @@ Result<std::vector<wire::Layer>> folder_layers(const fs::path& folder, const fs:
   if (!looks_right)
     return fail(Errc::invalid, root.native() + " has neither bin nor usr/bin",
                 "give the root of a file system, such as debootstrap makes");
-  fs::path top = work / ("top-" + random_name(8));
-  fs::create_directories(top / "etc", ec);
-  TRY(write_text(top / "etc/passwd", with_accounts(image_file(fd.get(), "etc/passwd"))));
-  TRY(write_text(top / "etc/group", with_groups(image_file(fd.get(), "etc/group"))));
-  TRY(write_common_etc(top / "etc"));
+  std::string passwd = with_accounts(image_file(fd.get(), "etc/passwd"));
+  std::string group = with_groups(image_file(fd.get(), "etc/group"));
+  // Equal ones share it: sandboxes that an earlier engine made may live above it.
+  fs::path top =
+      work / ("top-" + to_hex(mix(mix(mix(0xcbf29ce484222325ULL, root.native()), passwd), group)));
+  if (!fs::is_directory(top, ec)) {
+    fs::path making = work / ("making-" + random_name(8));
+    fs::create_directories(making / "etc", ec);
+    TRY(write_text(making / "etc/passwd", passwd));
+    TRY(write_text(making / "etc/group", group));
+    TRY(write_common_etc(making / "etc"));
+    if (::rename(making.c_str(), top.c_str()) != 0) return fail_errno("rename " + top.native());
+  }
   return std::vector<wire::Layer>{{top.native(), ""}, {root.native(), ""}};
 }
 

@@ -19,6 +19,38 @@ void IdRanges::give_back(std::uint32_t first_id) {
   free_.push_back(first_id);
 }
 
+namespace {
+
+std::uint32_t block_of(std::uint32_t first_id) {
+  return (first_id - IdRanges::kFirst) / IdRanges::kRangeSize / IdRanges::kRangesPerBlock;
+}
+
+}  // namespace
+
+UniqueFd IdRanges::copy_lock(std::uint32_t first_id) {
+  std::lock_guard lock(mutex_);
+  auto found = claimed_.find(block_of(first_id));
+  if (found == claimed_.end()) return UniqueFd();
+  return UniqueFd(::fcntl(found->second.get(), F_DUPFD_CLOEXEC, 3));
+}
+
+Result<void> IdRanges::adopt(std::uint32_t first_id, UniqueFd lock) {
+  std::uint32_t block = block_of(first_id);
+  if (first_id < kFirst || first_id % kRangeSize != 0 || block >= kBlocks || !lock)
+    return fail(Errc::invalid, "no such uid range");
+  std::lock_guard guard(mutex_);
+  // Copies of one description: the first will do.
+  if (!claimed_.contains(block)) claim(block, std::move(lock));
+  if (std::erase(free_, first_id) == 0) return fail(Errc::conflict, "the uid range is in use");
+  return {};
+}
+
+void IdRanges::claim(std::uint32_t block, UniqueFd lock) {
+  claimed_.emplace(block, std::move(lock));
+  for (std::uint32_t i = 0; i < kRangesPerBlock; ++i)
+    free_.push_back(kFirst + (block * kRangesPerBlock + i) * kRangeSize);
+}
+
 Result<void> IdRanges::claim_block() {
   for (const std::filesystem::path& folder : {locks_.parent_path(), locks_})
     if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
@@ -29,9 +61,7 @@ Result<void> IdRanges::claim_block() {
     if (!fd) return fail_errno("open " + path);
     // A description of our own: a second claim by this very process conflicts, too.
     if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) continue;
-    claimed_.push_back(std::move(fd));
-    for (std::uint32_t i = 0; i < kRangesPerBlock; ++i)
-      free_.push_back(kFirst + (block * kRangesPerBlock + i) * kRangeSize);
+    claim(block, std::move(fd));
     return {};
   }
   return fail(Errc::exhausted, "all uid ranges of this machine are in use",

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <deque>
 #include <filesystem>
+#include <map>
 #include <mutex>
-#include <vector>
 
 #include "base/result.hpp"
 #include "base/unique_fd.hpp"
@@ -24,6 +24,11 @@ class IdRanges {
   Result<std::uint32_t> take();  // The first id of a range.
   void give_back(std::uint32_t first_id);
 
+  // The lock of the block a range is in, for somebody to hold while the range is used without us.
+  UniqueFd copy_lock(std::uint32_t first_id);
+  // A range that is in use, with its block's lock as an earlier process held it.
+  Result<void> adopt(std::uint32_t first_id, UniqueFd lock);
+
   // Above what systemd gives to containers and below the ids that mean "none".
   static constexpr std::uint32_t kFirst = 0x70000000;
   static constexpr std::uint32_t kRangeSize = 65536;
@@ -32,10 +37,11 @@ class IdRanges {
 
  private:
   Result<void> claim_block();
+  void claim(std::uint32_t block, UniqueFd lock);
 
   std::filesystem::path locks_;
   std::mutex mutex_;
-  std::vector<UniqueFd> claimed_;
+  std::map<std::uint32_t, UniqueFd> claimed_;  // by block: its lock
   std::deque<std::uint32_t>
       free_;  // Oldest first: an id rests as long as it can before it is used again.
 };

@@ -69,6 +69,32 @@ TEST_F(Ranges, AnotherProcessKeepsItsBlockUntilItDies) {
   EXPECT_EQ(block_of(*ids.take()), block_of(theirs));
 }
 
+TEST_F(Ranges, AnAdoptedOneIsNobodyElses) {
+  std::uint32_t used = 0;
+  UniqueFd lock;
+  {
+    IdRanges dead(locks_);
+    used = *dead.take();
+    lock = dead.copy_lock(used);
+    ASSERT_TRUE(lock);
+  }
+  // Held by nobody but us, and still taken.
+  IdRanges other(locks_);
+  EXPECT_NE(block_of(*other.take()), block_of(used));
+
+  IdRanges next(locks_);
+  EXPECT_TRUE(next.adopt(used, std::move(lock)));
+  for (std::uint32_t i = 1; i < IdRanges::kRangesPerBlock; ++i) {
+    std::uint32_t first = *next.take();
+    EXPECT_EQ(block_of(first), block_of(used));
+    EXPECT_NE(first, used);
+  }
+  EXPECT_FALSE(next.adopt(used, next.copy_lock(used))) << "twice";
+  EXPECT_FALSE(next.adopt(17, next.copy_lock(used))) << "no range at all";
+  next.give_back(used);
+  EXPECT_EQ(*next.take(), used);
+}
+
 // Something of the last owner may linger under an id: it rests as long as it can.
 TEST_F(Ranges, AReturnedRangeIsTheLastToBeUsedAgain) {
   IdRanges ids(locks_);

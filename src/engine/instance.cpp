@@ -5,7 +5,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
+#include <thread>
 
 #include "base/scope_exit.hpp"
 #include "engine/cgroups.hpp"
@@ -19,6 +24,9 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kPrefix = "i-";
+constexpr int kTries = 100;
+constexpr int kConflictTries = 25;
+constexpr std::chrono::milliseconds kTryAgain{20};
 
 Result<void> make_private_dir(const fs::path& path) {
   std::error_code ec;
@@ -57,28 +65,122 @@ fs::path default_cache_dir() {
   return fs::path(home != nullptr ? home : "/tmp") / ".cache" / "agent-sandbox";
 }
 
-Result<Instance> Instance::open(const fs::path& runtime_dir) {
-  TRY(make_private_dir(runtime_dir));
+namespace {
+
+// An open file of this name that is locked by us, and still the one with that name.
+Result<UniqueFd> lock_file(const fs::path& path, int flags) {
+  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600));
+  if (!fd) return fail_errno("open " + path.native());
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0)
+    return fail(Errc::conflict, path.native() + " is locked");
+  struct stat mine {};
+  struct stat named {};
+  if (::fstat(fd.get(), &mine) != 0 || ::stat(path.c_str(), &named) != 0 ||
+      mine.st_ino != named.st_ino)
+    return fail(Errc::gone, path.native() + " was removed meanwhile");
+  return fd;
+}
+
+}  // namespace
+
+Result<Instance> Instance::make(const fs::path& runtime_dir, InstanceId id, Name name) {
   Instance instance;
-  instance.id_ = InstanceId(std::string(kPrefix) + random_name(12));
+  instance.id_ = std::move(id);
   instance.dir_ = runtime_dir / instance.id_.text;
   // Made under another name and renamed when locked: no recovery ever sees an instance without a
   // lock.
-  fs::path making = runtime_dir / ("new-" + instance.id_.text);
+  fs::path making = runtime_dir / ("new-" + instance.id_.text + "-" + random_name(6));
   if (::mkdir(making.c_str(), 0700) != 0) return fail_errno("mkdir " + making.native());
   ScopeExit discard([&] { (void)remove_tree(AT_FDCWD, making.native()); });
-  instance.lock_ =
-      UniqueFd(::open((making / "lock").c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (!instance.lock_) return fail_errno("create lock");
-  if (::flock(instance.lock_.get(), LOCK_EX | LOCK_NB) != 0) return fail_errno("lock");
+  UniqueFd lock = TRY(lock_file(making / "lock", O_CREAT | O_EXCL));
+  UniqueFd daemon;
+  if (name == Name::fixed) daemon = TRY(lock_file(making / "daemon", O_CREAT | O_EXCL));
   if (::rename(making.c_str(), instance.dir_.c_str()) != 0)
     return fail_errno("rename " + making.native());
   discard.dismiss();
+  instance.lock_ = std::move(lock);
+  instance.daemon_ = std::move(daemon);
   return instance;
 }
 
+Result<Instance> Instance::open(const fs::path& runtime_dir) {
+  TRY(make_private_dir(runtime_dir));
+  return make(runtime_dir, InstanceId(std::string(kPrefix) + random_name(12)), Name::random);
+}
+
+Result<void> check_instance_name(const std::string& name) {
+  auto fits = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; };
+  if (!name.empty() && name.size() <= 32 && std::all_of(name.begin(), name.end(), fits)) return {};
+  return fail(Errc::invalid, "the instance name " + name + " cannot be used",
+              "use lowercase letters, digits and _, at most 32");
+}
+
+namespace {
+
+// Control groups know no folders: the same name below two runtime folders is two instances.
+std::string place_of(const fs::path& runtime_dir) {
+  std::error_code ec;
+  fs::path path = fs::canonical(runtime_dir, ec);
+  std::uint32_t hash = 0x811c9dc5;  // FNV-1a
+  for (char c : (ec ? runtime_dir : path).native())
+    hash = (hash ^ static_cast<unsigned char>(c)) * 0x01000193;
+  std::array<char, 9> text{};
+  std::snprintf(text.data(), text.size(), "%08x", hash);
+  return text.data();
+}
+
+}  // namespace
+
+Result<void> Instance::take_over() {
+  UniqueFd daemon = TRY(lock_file(dir_ / "daemon", 0));
+  auto lock = lock_file(dir_ / "lock", 0);
+  if (lock) {
+    // Nobody is left of it. Under another name first: who comes next sees all of it or nothing.
+    fs::path dead = dir_.parent_path() / ("new-" + id_.text + "-" + random_name(6));
+    (void)sweep_cgroups(id_);
+    if (::rename(dir_.c_str(), dead.c_str()) != 0) return fail_errno("rename " + dir_.native());
+    (void)remove_tree(AT_FDCWD, dead.native());
+    return fail(Errc::gone, "it was dead");
+  }
+  if (lock.error().code != Errc::conflict) return fail(std::move(lock).error());
+  daemon_ = std::move(daemon);
+  return {};
+}
+
+Result<Instance> Instance::become(const fs::path& runtime_dir, const std::string& name) {
+  TRY(check_instance_name(name));
+  TRY(make_private_dir(runtime_dir));
+  InstanceId id(std::string(kPrefix) + name + "_" + place_of(runtime_dir));
+  // Others may be removing what is left of it at this very moment.
+  for (int tries = 0; tries < kTries; ++tries) {
+    auto made = make(runtime_dir, id, Name::fixed);
+    if (made || made.error().code != Errc::conflict) return made;
+    Instance instance;
+    instance.id_ = id;
+    instance.dir_ = runtime_dir / id.text;
+    auto taken = instance.take_over();
+    if (taken) return instance;
+    // Not at once: a process that the dead daemon was just starting has its locks until it runs.
+    if (taken.error().code == Errc::conflict && tries >= kConflictTries)
+      return fail(Errc::conflict, "another engine runs as " + name,
+                  "end it first, or use another instance name");
+    bool passing = taken.error().code == Errc::not_found || taken.error().code == Errc::gone ||
+                   taken.error().code == Errc::conflict;
+    if (!passing) return fail(std::move(taken).error());
+    std::this_thread::sleep_for(kTryAgain);
+  }
+  return fail(Errc::conflict, "the folder of instance " + name + " comes and goes");
+}
+
+UniqueFd Instance::copy_lock() const { return UniqueFd(::fcntl(lock_.get(), F_DUPFD_CLOEXEC, 3)); }
+
+void Instance::leave() noexcept {
+  lock_.reset();
+  daemon_.reset();
+}
+
 Instance::~Instance() {
-  if (!lock_) return;  // Moved from.
+  if (!lock_) return;  // Moved from, or left, or never ours.
   (void)remove_tree(AT_FDCWD, dir_.native());
 }
 
@@ -103,10 +205,11 @@ RecoveryReport recover(const fs::path& runtime_dir, const fs::path& cache_dir) {
     std::string name = entry.path().filename().native();
     bool half_made = name.starts_with("new-" + std::string(kPrefix));
     if (!half_made && !name.starts_with(kPrefix)) continue;
-    UniqueFd lock(::open((entry.path() / "lock").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+    auto lock = lock_file(entry.path() / "lock", 0);
+    if (!lock && (lock.error().code == Errc::conflict || lock.error().code == Errc::gone))
+      continue;  // It lives, or a new one of that name does.
     if (!lock && !is_old(entry))
       continue;  // Perhaps in the middle of being made, or of being removed.
-    if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) continue;  // It lives.
     CgroupSweep sweep = sweep_cgroups(InstanceId(name));
     ++report.instances;
     report.sandboxes += sweep.sandboxes;

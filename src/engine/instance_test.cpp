@@ -62,6 +62,63 @@ TEST_F(Instances, RecoveryLeavesTheLivingAlone) {
   EXPECT_TRUE(fs::exists(one->dir()) && fs::exists(two->dir()));
 }
 
+TEST_F(Instances, AFixedNameIsForOneAtATime) {
+  auto one = Instance::become(runtime_, "node");
+  ASSERT_TRUE(one);
+  EXPECT_TRUE(one->dir().filename().native().starts_with("i-node_"));
+  EXPECT_FALSE(one->needs_lock());
+  auto two = Instance::become(runtime_, "node");
+  ASSERT_FALSE(two);
+  EXPECT_EQ(two.error().code, Errc::conflict);
+  EXPECT_TRUE(Instance::become(runtime_, "other"));
+  for (const char* name : {"", "A", "a-b", "../x", "a.b"})
+    EXPECT_EQ(Instance::become(runtime_, name).error().code, Errc::invalid) << name;
+}
+
+TEST_F(Instances, TheSameNameElsewhereIsAnother) {
+  auto here = Instance::become(runtime_, "node");
+  auto there = Instance::become(runtime_ / "elsewhere", "node");
+  ASSERT_TRUE(here && there);
+  EXPECT_NE(here->id(), there->id());
+}
+
+TEST_F(Instances, TheNameOfADeadOneIsFree) {
+  fs::path dead;
+  {
+    auto instance = Instance::become(runtime_, "node");
+    ASSERT_TRUE(instance);
+    dead = instance->dir();
+    fs::create_directory(dead / "stage-x");
+    instance->leave();
+  }
+  auto next = Instance::become(runtime_, "node");
+  ASSERT_TRUE(next) << next.error().what;
+  EXPECT_FALSE(next->needs_lock());
+  EXPECT_FALSE(fs::exists(dead / "stage-x")) << "nothing of the dead one is left";
+}
+
+// As after a daemon's death, with its keeper alive.
+TEST_F(Instances, OneThatSomebodyHoldsGoesOn) {
+  UniqueFd keeper;
+  {
+    auto dead = Instance::become(runtime_, "node");
+    ASSERT_TRUE(dead);
+    keeper = dead->copy_lock();
+    std::ofstream(dead->dir() / "left") << "x";
+    dead->leave();
+  }
+  EXPECT_EQ(recover(runtime_, cache_).instances, 0U);
+  auto next = Instance::become(runtime_, "node");
+  ASSERT_TRUE(next);
+  EXPECT_TRUE(next->needs_lock());
+  EXPECT_TRUE(fs::exists(next->dir() / "left"));
+  EXPECT_EQ(Instance::become(runtime_, "node").error().code, Errc::conflict);
+  next->hold(std::move(keeper));
+  fs::path dir = next->dir();
+  { Instance ended = *std::move(next); }
+  EXPECT_FALSE(fs::exists(dir));
+}
+
 TEST_F(Instances, RecoveryRemovesTheDead) {
   int child = ::fork();
   ASSERT_GE(child, 0);

@@ -3,39 +3,20 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <boost/asio/redirect_error.hpp>
+#include <algorithm>
 #include <boost/asio/strand.hpp>
-#include <cstring>
 #include <thread>
 
-#include "base/scope_exit.hpp"
-#include "engine/environment.hpp"
-#include "engine/guest_answers.hpp"
-#include "engine/isolation_report.hpp"
 #include "engine/on_strand.hpp"
-#include "launch/plan.hpp"
 #include "os/file.hpp"
 #include "os/landlock.hpp"
 
 namespace asr {
 
 using namespace std::chrono_literals;
-namespace fs = std::filesystem;
-
 namespace {
-
-constexpr auto kHelloWithin = 30s;
-// More ended sandboxes than this wait to be cleaned: new ones wait for the janitor.
-constexpr std::size_t kMostBacklog = 512;
-
-std::string bytes_of(const FilterProgram& program) {
-  std::string bytes(program.size() * sizeof(sock_filter), '\0');
-  std::memcpy(bytes.data(), program.data(), bytes.size());
-  return bytes;
-}
 
 CgroupTotals totals_for(const EngineOptions& options) {
   CgroupTotals totals;
@@ -57,15 +38,19 @@ Result<std::unique_ptr<Engine>> Engine::start(asio::any_io_executor executor,
   if (options.runtime_dir.empty()) options.runtime_dir = default_runtime_dir();
   if (options.cache_dir.empty()) options.cache_dir = default_cache_dir();
   RecoveryReport recovery = recover(options.runtime_dir, options.cache_dir);
-  Instance instance = TRY(Instance::open(options.runtime_dir));
+  bool named = options.instance.has_value();
+  Succession succession = named
+                              ? TRY(succeed(options, recovery))
+                              : Succession{TRY(Instance::open(options.runtime_dir)), {}, 0, {}, {}};
   UniqueFd image = TRY(zygote_image());
   auto cgroups = options.cgroups == EngineOptions::Cgroups::off
                      ? Cgroups::none()
-                     : Cgroups::open(instance.id(), totals_for(options));
-  auto engine =
-      std::make_unique<NativeEngine>(std::move(executor), std::move(options), std::move(instance),
-                                     std::move(recovery), std::move(image), std::move(cgroups));
+                     : Cgroups::open(succession.instance.id(), totals_for(options));
+  auto engine = std::make_unique<NativeEngine>(std::move(executor), std::move(options),
+                                               std::move(succession.instance), std::move(recovery),
+                                               std::move(image), std::move(cgroups));
   TRY(engine->prepare());
+  if (named) TRY(engine->take_over(std::move(succession)));
   return engine;
 }
 
@@ -88,9 +73,11 @@ NativeEngine::NativeEngine(asio::any_io_executor executor, EngineOptions options
 
 NativeEngine::~NativeEngine() {
   for (const auto& [key, pool] : pools_) pool->close();
+  if (keeper_) keeper_->end_now();  // Before it could save what is killed here for a next engine.
   for (const auto& sandbox : living()) sandbox->kill_now();
   pools_.clear();
   homes_.clear();
+  adopted_.clear();
   // Sandboxes that others still hold bury themselves later; their groups are empty of processes by
   // then.
   for (const auto& sandbox : living()) janitor_->bury({sandbox->group(), UniqueFd(), 0});
@@ -119,231 +106,94 @@ Result<void> NativeEngine::prepare() {
   return {};
 }
 
+Result<void> NativeEngine::take_over(Succession succession) {
+  KeeperLink::Settings settings;
+  settings.image = UniqueFd(::fcntl(image_.get(), F_DUPFD_CLOEXEC, 3));
+  settings.dir = instance_.dir().native();
+  settings.lock = instance_.copy_lock();
+  settings.patience = options_.keep_for;
+  settings.epoch = epoch_ = succession.epoch;
+  settings.log = options_.log;
+  keeper_ = std::make_shared<KeeperLink>(executor_, std::move(settings));
+  auto give_again = [this] {
+    for (const auto& sandbox : living())
+      if (sandbox->is_kept()) sandbox->give_again();
+  };
+  bool inherited = static_cast<bool>(succession.keeper);
+  if (auto open = keeper_->open(std::move(succession.keeper), std::move(give_again)); !open) {
+    // Our failure, and no reason to end what lives: whoever tries again finds it.
+    if (inherited) instance_.leave();
+    keeper_.reset();
+    return open;
+  }
+  for (std::string& name : succession.forgotten) keeper_->forget(std::move(name));
+  for (Legacy& legacy : succession.living) {
+    std::string name = legacy.record.id;
+    if (auto adopted = adopt(std::move(legacy)); !adopted) give_up(name, adopted.error().what);
+  }
+  if (!recovery_.adopted.empty() || !recovery_.lost.empty())
+    log("adopted " + std::to_string(recovery_.adopted.size()) +
+        " sandbox(es) of the last engine, " + std::to_string(recovery_.lost.size()) + " lost");
+  return {};
+}
+
+// Nobody holds its socket any more, once the keeper has forgotten it: it ends by itself.
+void NativeEngine::give_up(const std::string& name, const std::string& why) {
+  keeper_->forget(name);
+  auto& all = recovery_.adopted;
+  auto found =
+      std::find_if(all.begin(), all.end(), [&](const auto& one) { return one.id == name; });
+  if (found == all.end()) return;
+  recovery_.lost.push_back(*found);
+  recovery_.lost.back().why = why;
+  all.erase(found);
+}
+
+Result<void> NativeEngine::adopt(Legacy legacy) {
+  SandboxRecord& record = legacy.record;
+  Birth birth;
+  birth.id = SandboxId(record.id);
+  birth.spec = record.spec;
+  birth.isolation = record.isolation;
+  birth.host_pid = record.host_pid;
+  birth.pidfd = std::move(legacy.pidfd);
+  birth.first_id = record.first_id;
+  birth.step_micros = record.step_micros;
+  birth.cgroups = cgroups_;
+  birth.group = TRY(cgroups_->adopt(record.group));
+  if (record.first_id != 0) TRY(ids_->adopt(record.first_id, std::move(legacy.id_lock)));
+  birth.channel =
+      std::make_shared<Channel>(asio::make_strand(executor_), std::move(legacy.socket), epoch_);
+  auto sandbox = bring_to_life(std::move(birth));
+  sandbox->resume_life(record, std::move(legacy.executions));
+  adopted_.push_back(std::move(sandbox));
+  return {};
+}
+
+std::shared_ptr<NativeSandbox> NativeEngine::bring_to_life(Birth birth) {
+  birth.keeper = keeper_;
+  birth.ids = ids_;
+  auto bury = [janitor = janitor_](Remains remains) { janitor->bury(std::move(remains)); };
+  auto sandbox = std::make_shared<NativeSandbox>(std::move(birth), std::move(bury));
+  std::lock_guard lock(mutex_);
+  // Not at each birth: looking at all of them costs the more the more there are.
+  if (living_.size() >= forget_at_) {
+    std::erase_if(living_, [](const auto& entry) { return entry.second.expired(); });
+    forget_at_ = std::max<std::size_t>(64, 2 * living_.size());
+  }
+  living_.emplace(sandbox->id(), sandbox);
+  return sandbox;
+}
+
+std::vector<std::shared_ptr<Sandbox>> NativeEngine::adopted() {
+  std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<Sandbox>> handed_over(adopted_.begin(), adopted_.end());
+  adopted_.clear();
+  return handed_over;
+}
+
 void NativeEngine::log(std::string_view line) const {
   if (options_.log) options_.log(line);
-}
-
-// ---- environments
-// --------------------------------------------------------------------------------
-
-asio::awaitable<Result<std::vector<wire::Layer>>> NativeEngine::layers_of(Environment environment) {
-  switch (environment.kind) {
-    case Environment::Kind::host:
-      co_return host_layers(options_.cache_dir, instance_.id());
-    case Environment::Kind::folder:
-      co_return folder_layers(environment.path, instance_.dir());
-    case Environment::Kind::tarball:
-      co_return co_await tarball_layers(std::move(environment));
-  }
-  co_return fail(Errc::invalid, "unknown environment");
-}
-
-// Unpacked once, by a sandbox whose root is the empty folder: the archive is parsed in there, by
-// somebody with no rights here.
-asio::awaitable<Result<std::vector<wire::Layer>>> NativeEngine::tarball_layers(
-    Environment environment) {
-  UnpackedTar unpacked = CO_TRY(find_unpacked(environment.path, options_.cache_dir));
-  if (!unpacked.ready) {
-    log("unpacking " + environment.path);
-    fs::path making = options_.cache_dir / half_made(instance_.id());
-    std::error_code ec;
-    fs::create_directories(making, ec);
-    if (ec) co_return fail(Errc::os, "create " + making.native() + ": " + ec.message());
-    ::chmod(making.c_str(), 0755);
-    ScopeExit discard([&] { (void)remove_tree(AT_FDCWD, making.native()); });
-    UniqueFd tar(::open(environment.path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!tar) co_return fail_errno("open " + environment.path);
-    std::vector<wire::Layer> target{{making.native(), ""}};
-    auto starting = start_zygote(std::move(target), true);
-    auto zygote = CO_TRY(co_await std::move(starting));
-    SandboxSpec spec = spec_of(Preset::standard);
-    spec.limits.memory_bytes = 1ULL << 30;
-    spec.limits.milli_cpus = 0;
-    auto launching = launch(zygote, std::move(spec));
-    auto sandbox = CO_TRY(co_await std::move(launching));
-    auto unpacking = sandbox->archive_in("/", std::move(tar), rootless_ ? "user" : "root");
-    auto report = co_await std::move(unpacking);
-    (void)co_await sandbox->destroy();
-    if (!report) co_return fail(std::move(report).error());
-    log("unpacked " + std::to_string(report->entries) + " entries, skipped " +
-        std::to_string(report->skipped));
-    if (::rename(making.c_str(), unpacked.root.c_str()) != 0 && errno != EEXIST &&
-        errno != ENOTEMPTY)
-      co_return fail_errno("rename " + unpacked.root.native());
-  }
-  co_return folder_layers(unpacked.root, instance_.dir());
-}
-
-asio::awaitable<Result<std::shared_ptr<ZygoteProcess>>> NativeEngine::start_zygote(
-    std::vector<wire::Layer> layers, bool import) {
-  wire::Configure configure;
-  configure.rootless = rootless_;
-  configure.import = import;
-  configure.layers = std::move(layers);
-  configure.stage = (instance_.dir() / ("stage-" + random_name(8))).native();
-  configure.fence = bytes_of(fence_);
-  configure.strict_gate = bytes_of(strict_gate_);
-  configure.browser_gate = bytes_of(browser_gate_);
-  configure.gate_secret = gate_secret_;
-  configure.landlock_abi = landlock_abi_;
-  configure.piped_cores = piped_cores_;
-  if (::mkdir(configure.stage.c_str(), 0700) != 0) co_return fail_errno("mkdir " + configure.stage);
-  auto starting = ZygoteProcess::start(executor_, image_.get(), std::move(configure));
-  co_return co_await std::move(starting);
-}
-
-asio::awaitable<Result<void>> NativeEngine::start_zygotes(std::shared_ptr<Home> home,
-                                                          Environment environment) {
-  if (home->layers.empty()) {
-    auto finding = layers_of(std::move(environment));
-    home->layers = CO_TRY(co_await std::move(finding));
-  }
-  std::erase_if(home->zygotes, [](const auto& zygote) { return !zygote->is_alive(); });
-  while (home->zygotes.size() < options_.zygotes) {
-    auto starting = start_zygote(home->layers, false);
-    home->zygotes.push_back(CO_TRY(co_await std::move(starting)));
-  }
-  co_return Result<void>();
-}
-
-asio::awaitable<Result<std::shared_ptr<ZygoteProcess>>> NativeEngine::pick_zygote(
-    Environment environment) {
-  auto& slot = homes_[environment];
-  if (!slot) slot = std::make_shared<Home>(strand_);
-  auto home = slot;
-  for (int tries = 0; tries < 3; ++tries) {
-    while (home->starting) {
-      home->changed.expires_at(std::chrono::steady_clock::time_point::max());
-      boost::system::error_code ec;
-      auto token = asio::redirect_error(asio::use_awaitable, ec);
-      co_await home->changed.async_wait(token);
-    }
-    for (std::size_t i = 0; i < home->zygotes.size(); ++i) {
-      auto zygote = home->zygotes[home->next++ % home->zygotes.size()];
-      if (zygote->is_alive() && home->zygotes.size() == options_.zygotes) co_return zygote;
-    }
-    if (!home->zygotes.empty()) log("a zygote has ended; starting another");
-    home->starting = true;
-    auto starting = start_zygotes(home, environment);
-    auto started = co_await std::move(starting);
-    home->starting = false;
-    home->changed.cancel();
-    if (!started) co_return fail(std::move(started).error());
-  }
-  co_return fail(Errc::os, "zygotes end as soon as they start", "see agent-sandbox doctor");
-}
-
-// ---- sandboxes
-// -----------------------------------------------------------------------------------
-
-namespace {
-
-// The guest's first words, on the sandbox's strand.
-asio::awaitable<Result<wire::Hello>> await_hello(std::shared_ptr<Channel> channel,
-                                                 std::shared_ptr<Channel::Box> box) {
-  auto letter = co_await box->next(Channel::Clock::now() + kHelloWithin);
-  if (!letter) {
-    if (letter.error().code == Errc::gone)
-      co_return fail(Errc::os, "the new sandbox ended before it was ready",
-                     "perhaps its memory limit is too small; see agent-sandbox doctor");
-    co_return fail(std::move(letter).error());
-  }
-  if (auto hello = letter->as<wire::Hello>()) co_return *hello;
-  if (auto failed = letter->as<wire::LaunchFailed>()) {
-    auto step =
-        to_string(static_cast<LaunchStep>(std::min<std::uint32_t>(failed->step, kLaunchSteps)));
-    Error error = errno_error(failed->err, "new sandbox: " + std::string(step));
-    co_return fail(Errc::os, error.what, "agent-sandbox doctor tells what this machine lacks");
-  }
-  co_return fail(Errc::internal, "the new sandbox sent a wrong greeting");
-}
-
-}  // namespace
-
-asio::awaitable<Result<std::shared_ptr<NativeSandbox>>> NativeEngine::launch(
-    std::shared_ptr<ZygoteProcess> zygote, SandboxSpec spec) {
-  while (janitor_->backlog() > kMostBacklog) {
-    asio::steady_timer pause(executor_, 1ms);
-    co_await pause.async_wait(asio::use_awaitable);
-  }
-  Birth birth;
-  birth.id = SandboxId(random_name(26));
-  birth.cgroups = cgroups_;
-  birth.group = CO_TRY(cgroups_->take());
-  auto janitor = janitor_;
-  // Until the sandbox is made: whatever fails, its groups and ids go back.
-  ScopeExit give_back([&] {
-    UniqueFd pidfd =
-        birth.pidfd ? UniqueFd(::fcntl(birth.pidfd.get(), F_DUPFD_CLOEXEC, 3)) : UniqueFd();
-    janitor->bury({birth.group, std::move(pidfd), birth.first_id});
-  });
-  if (!rootless_) birth.first_id = CO_TRY(ids_->take());
-  JoinFds joins = CO_TRY(cgroups_->join_fds(birth.group));
-  SocketPair sockets = CO_TRY(seqpacket_pair());
-
-  wire::Create create;
-  create.first_id = birth.first_id;
-  create.into_cgroup = static_cast<bool>(joins.v2);
-  create.join_count = static_cast<std::uint32_t>(joins.v1_tasks.size());
-  create.cpu_join_last = joins.cpu_is_last;
-  create.read_only = spec.root == RootMode::read_only;
-  create.loopback = spec.network == Network::loopback;
-  create.browser = spec.tier == SyscallTier::browser;
-  create.sample_memory = !cgroups_->limits_memory();
-  create.memory_bytes = spec.limits.memory_bytes;
-  create.disk_bytes = spec.limits.disk_bytes;
-  create.inodes = spec.limits.inodes;
-  create.pids = spec.limits.pids;
-  std::vector<UniqueFd> fds;
-  fds.push_back(std::move(sockets.second));
-  if (joins.v2) fds.push_back(std::move(joins.v2));
-  for (UniqueFd& tasks : joins.v1_tasks) fds.push_back(std::move(tasks));
-
-  birth.channel = std::make_shared<Channel>(asio::make_strand(executor_), std::move(sockets.first));
-  std::shared_ptr<Channel::Box> greeting = birth.channel->box_for_unasked();
-  // Asked first and limited meanwhile: the zygote works on another core.
-  struct Limited {
-    Group group;
-    Result<void> result;
-  };
-  auto limited = std::make_shared<Limited>(Limited{birth.group, {}});
-  birth.group.limits.reset();  // Unknown, until it was told that they were written.
-  auto limit = [limited, cgroups = cgroups_, limits = spec.limits] {
-    limited->result = cgroups->limit(limited->group, limits);
-  };
-  auto launching = zygote->launch(create, std::move(fds), std::move(limit));
-  LaunchedProcess process = CO_TRY(co_await std::move(launching));
-  birth.host_pid = process.pid;
-  birth.pidfd = std::move(process.pidfd);
-  birth.spec = std::move(spec);
-  birth.group = std::move(limited->group);
-  CO_TRY(std::move(limited->result));
-
-  // The sandbox object first: its end must be seen even while it is being greeted.
-  auto channel = birth.channel;
-  give_back.dismiss();
-  auto bury = [janitor](Remains remains) { janitor->bury(std::move(remains)); };
-  auto sandbox = std::make_shared<NativeSandbox>(std::move(birth), std::move(bury));
-  {
-    std::lock_guard lock(mutex_);
-    // Not at each birth: looking at all of them costs the more the more there are.
-    if (living_.size() >= forget_at_) {
-      std::erase_if(living_, [](const auto& entry) { return entry.second.expired(); });
-      forget_at_ = std::max<std::size_t>(64, 2 * living_.size());
-    }
-    living_.emplace(sandbox->id(), sandbox);
-  }
-  auto greet = [](std::shared_ptr<NativeSandbox> born, std::shared_ptr<Channel> link,
-                  std::shared_ptr<Channel::Box> box) -> asio::awaitable<Result<wire::Hello>> {
-    born->begin();
-    auto awaiting = await_hello(link, std::move(box));
-    co_return co_await std::move(awaiting);
-  };
-  auto greeted = greet(sandbox, channel, std::move(greeting));
-  wire::Hello hello = CO_TRY(co_await on_strand(channel->executor(), std::move(greeted)));
-  sandbox->learn(isolation_of(sandbox->spec(), hello, *cgroups_, rootless_),
-                 std::move(hello.step_micros));
-  co_return sandbox;
 }
 
 asio::awaitable<Result<std::shared_ptr<Sandbox>>> NativeEngine::create_cold(SandboxSpec spec) {
@@ -426,7 +276,10 @@ std::vector<std::shared_ptr<NativeSandbox>> NativeEngine::living() const {
   return sandboxes;
 }
 
-asio::awaitable<Result<void>> NativeEngine::stop() {
+// ---- the end
+// -------------------------------------------------------------------------------------
+
+asio::awaitable<void> NativeEngine::close_pools() {
   std::map<std::string, std::shared_ptr<Pool>> pools;
   {
     std::lock_guard lock(mutex_);
@@ -438,9 +291,13 @@ asio::awaitable<Result<void>> NativeEngine::stop() {
     auto settling = pool->settle();
     co_await std::move(settling);
   }
-  for (const auto& sandbox : living()) sandbox->kill_now();
+}
+
+asio::awaitable<Result<void>> NativeEngine::end_all(
+    std::vector<std::shared_ptr<NativeSandbox>> sandboxes) {
+  for (const auto& sandbox : sandboxes) sandbox->kill_now();
   Result<void> ended;
-  for (const auto& sandbox : living()) {
+  for (const auto& sandbox : sandboxes) {
     auto ending = sandbox->destroy();
     if (auto one = co_await std::move(ending); !one) ended = std::move(one);
   }
@@ -451,6 +308,52 @@ asio::awaitable<Result<void>> NativeEngine::stop() {
   if (janitor_->leaked() > 0)
     co_return fail(Errc::os, std::to_string(janitor_->leaked()) +
                                  " sandbox(es) could not be removed completely");
+  co_return ended;
+}
+
+asio::awaitable<Result<void>> NativeEngine::stop() {
+  auto closing = close_pools();
+  co_await std::move(closing);
+  auto ending = end_all(living());
+  auto ended = co_await std::move(ending);
+  (void)adopted();  // Those nobody asked for.
+  if (keeper_) {
+    auto quitting = keeper_->quit();
+    co_await std::move(quitting);
+  }
+  co_return ended;
+}
+
+asio::awaitable<Result<void>> NativeEngine::leave() {
+  if (!keeper_)
+    co_return fail(Errc::unsupported, "this engine keeps nothing: it has no fixed name",
+                   "set EngineOptions::instance, or stop it");
+  auto closing = close_pools();
+  co_await std::move(closing);
+  std::vector<std::shared_ptr<NativeSandbox>> kept = living();
+  std::vector<std::shared_ptr<NativeSandbox>> others;
+  std::erase_if(kept, [&](const auto& sandbox) {
+    if (sandbox->is_kept()) return false;
+    others.push_back(sandbox);
+    return true;
+  });
+  for (const auto& sandbox : kept) {
+    auto leaving = sandbox->leave();
+    co_await std::move(leaving);
+  }
+  auto ending = end_all(std::move(others));
+  auto ended = co_await std::move(ending);
+  (void)adopted();
+  if (kept.empty()) {
+    auto quitting = keeper_->quit();
+    co_await std::move(quitting);
+    co_return ended;
+  }
+  auto leaving = keeper_->leave();
+  co_await std::move(leaving);
+  instance_.leave();
+  std::lock_guard lock(mutex_);
+  living_.clear();  // The others live, but not with us.
   co_return ended;
 }
 

@@ -14,6 +14,7 @@
 #include "engine/janitor.hpp"
 #include "engine/native_sandbox.hpp"
 #include "engine/pool.hpp"
+#include "engine/succession.hpp"
 #include "engine/zygote_process.hpp"
 #include "wire/guest_messages.hpp"
 
@@ -26,15 +27,19 @@ class NativeEngine final : public Engine {
   ~NativeEngine() override;
 
   Result<void> prepare();
+  // Goes on where the last engine of this name was.
+  Result<void> take_over(Succession succession);
 
   asio::awaitable<Result<std::shared_ptr<Sandbox>>> create(SandboxSpec spec) override;
   asio::awaitable<Result<std::shared_ptr<Sandbox>>> create_cold(SandboxSpec spec) override;
   asio::awaitable<Result<void>> warm(SandboxSpec spec, PoolOptions options) override;
   asio::awaitable<Result<void>> drain(SandboxSpec spec) override;
   std::vector<PoolState> pools() const override;
+  std::vector<std::shared_ptr<Sandbox>> adopted() override;
   const RecoveryReport& recovery() const noexcept override { return recovery_; }
   const std::filesystem::path& instance_dir() const noexcept override { return instance_.dir(); }
   asio::awaitable<Result<void>> stop() override;
+  asio::awaitable<Result<void>> leave() override;
 
  private:
   // The zygotes of one environment. Started by the first who needs them; others wait for that.
@@ -56,6 +61,11 @@ class NativeEngine final : public Engine {
       std::vector<wire::Layer> layers, bool import);
   asio::awaitable<Result<std::shared_ptr<NativeSandbox>>> launch(
       std::shared_ptr<ZygoteProcess> zygote, SandboxSpec spec);
+  std::shared_ptr<NativeSandbox> bring_to_life(Birth birth);
+  Result<void> adopt(Legacy legacy);
+  void give_up(const std::string& name, const std::string& why);
+  asio::awaitable<void> close_pools();
+  asio::awaitable<Result<void>> end_all(std::vector<std::shared_ptr<NativeSandbox>> sandboxes);
   std::shared_ptr<Pool> pool_of(const SandboxSpec& spec) const;
   std::vector<std::shared_ptr<NativeSandbox>> living() const;
   void log(std::string_view line) const;
@@ -69,6 +79,8 @@ class NativeEngine final : public Engine {
   UniqueFd image_;
   std::shared_ptr<Cgroups> cgroups_;
   std::shared_ptr<IdRanges> ids_;
+  std::shared_ptr<KeeperLink> keeper_;  // only with a fixed name
+  std::uint32_t epoch_ = 0;
   FilterProgram fence_;
   FilterProgram strict_gate_;
   FilterProgram browser_gate_;
@@ -77,9 +89,10 @@ class NativeEngine final : public Engine {
   bool piped_cores_ = false;
 
   std::map<Environment, std::shared_ptr<Home>> homes_;  // on strand_
-  mutable std::mutex mutex_;                            // for the three below
+  mutable std::mutex mutex_;                            // for the four below
   std::map<std::string, std::shared_ptr<Pool>> pools_;
   std::map<SandboxId, std::weak_ptr<NativeSandbox>> living_;
+  std::vector<std::shared_ptr<NativeSandbox>> adopted_;  // and not handed over yet
   std::size_t forget_at_ = 64;  // so many in living_, of which some may be gone
   std::shared_ptr<Janitor> janitor_;
 };

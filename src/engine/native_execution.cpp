@@ -6,13 +6,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
+#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
-#include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 
+#include "base/scope_exit.hpp"
 #include "engine/guest_answers.hpp"
-#include "engine/on_strand.hpp"
+#include "engine/program_texts.hpp"
 
 namespace asr {
 
@@ -54,103 +54,7 @@ Result<void> check_stream_socket(const UniqueFd& fd) {
   return {};
 }
 
-wire::Start request_for(const Command& command, const Limits& limits) {
-  wire::Start request;
-  request.argv = command.argv;
-  for (const auto& [name, value] : command.env) request.env.push_back(name + "=" + value);
-  request.cwd = command.cwd.empty() ? "/workspace" : command.cwd;
-  request.user = command.user;
-  request.want_stdin = command.stdin_mode == StdinMode::pipe && !command.terminal;
-  if (command.terminal) {
-    request.terminal = true;
-    request.rows = command.terminal->rows;
-    request.columns = command.terminal->columns;
-  }
-  request.wall_time = command.wall_time.value_or(limits.wall_time);
-  request.cpu_time = command.cpu_time.value_or(limits.cpu_time);
-  request.open_files = limits.open_files;
-  return request;
-}
-
-Result<void> check_command(const Command& command) {
-  if (command.argv.empty() || command.argv[0].empty())
-    return fail(Errc::invalid, "no command to run");
-  std::size_t size = command.cwd.size();
-  auto check_text = [&](const std::string& text) {
-    size += text.size() + 8;
-    return text.find('\0') == std::string::npos;
-  };
-  bool clean = check_text(command.cwd) && check_text(command.user);
-  for (const std::string& argument : command.argv) clean = check_text(argument) && clean;
-  for (const auto& [name, value] : command.env) {
-    if (name.empty() || name.find('=') != std::string::npos)
-      return fail(Errc::invalid, "environment variable with a bad name",
-                  "names have no = and are not empty");
-    clean = check_text(name) && check_text(value) && clean;
-  }
-  if (!clean) return fail(Errc::invalid, "the command holds a zero byte");
-  constexpr std::size_t kMost = kMaxPacket - 4096;
-  if (size > kMost)
-    return fail(Errc::invalid,
-                "arguments and environment are longer than " + std::to_string(kMost) + " bytes",
-                "pass large data through stdin or a file");
-  return {};
-}
-
-ExitStatus status_of(const wire::Ended& ended) {
-  ExitStatus status;
-  status.exit_code = ended.exit_code & 0xff;
-  status.cpu_user = ended.cpu_user;
-  status.cpu_system = ended.cpu_system;
-  status.max_rss_bytes = ended.max_rss_bytes;
-  status.start_errno = ended.start_errno;
-  if (ended.signal > 0 && ended.signal < 65) {
-    status.signal = ended.signal;
-    status.exit_code = 128 + ended.signal;
-    status.reason = ended.signal == SIGSYS ? EndReason::policy : EndReason::signaled;
-  }
-  if (ended.start_errno != 0) status.reason = EndReason::not_started;
-  switch (ended.stopped) {
-    case wire::Stopped::by_itself:
-      break;
-    case wire::Stopped::wall_time:
-      status.reason = EndReason::wall_time;
-      break;
-    case wire::Stopped::cpu_time:
-      status.reason = EndReason::cpu_time;
-      break;
-    case wire::Stopped::memory:
-      status.reason = EndReason::out_of_memory;
-      break;
-  }
-  return status;
-}
-
 }  // namespace
-
-std::string_view to_string(EndReason reason) noexcept {
-  switch (reason) {
-    case EndReason::exited:
-      return "exited";
-    case EndReason::signaled:
-      return "signaled";
-    case EndReason::out_of_memory:
-      return "out_of_memory";
-    case EndReason::wall_time:
-      return "wall_time";
-    case EndReason::cpu_time:
-      return "cpu_time";
-    case EndReason::output_limit:
-      return "output_limit";
-    case EndReason::policy:
-      return "policy";
-    case EndReason::not_started:
-      return "not_started";
-    case EndReason::sandbox_gone:
-      return "sandbox_gone";
-  }
-  return "exited";
-}
 
 NativeExecution::NativeExecution(std::shared_ptr<Channel> channel, ExecutionContext context)
     : channel_(std::move(channel)),
@@ -183,16 +87,21 @@ asio::awaitable<Result<std::shared_ptr<NativeExecution>>> NativeExecution::start
   co_return execution;
 }
 
+Result<void> NativeExecution::take_terminal(UniqueFd socket) {
+  TRY(check_stream_socket(socket));
+  UniqueFd writer(::fcntl(socket.get(), F_DUPFD_CLOEXEC, 3));
+  if (!writer) return fail_errno("dup");
+  const asio::any_io_executor& strand = channel_->executor();
+  out_ = std::make_unique<Stream>(strand, socket.release(), Source::socket);
+  in_ = std::make_unique<Stream>(strand, writer.release(), Source::socket);
+  return {};
+}
+
 Result<void> NativeExecution::take_ends(std::vector<UniqueFd> fds, const Command& command) {
   const asio::any_io_executor& strand = channel_->executor();
   if (command.terminal) {
     if (fds.size() != 1) return fail(Errc::internal, "wrong number of descriptors");
-    TRY(check_stream_socket(fds[0]));
-    UniqueFd writer(::fcntl(fds[0].get(), F_DUPFD_CLOEXEC, 3));
-    if (!writer) return fail_errno("dup");
-    out_ = std::make_unique<Stream>(strand, fds[0].release(), Source::socket);
-    in_ = std::make_unique<Stream>(strand, writer.release(), Source::socket);
-    return {};
+    return take_terminal(std::move(fds[0]));
   }
   bool with_stdin = command.stdin_mode == StdinMode::pipe;
   if (fds.size() != (with_stdin ? 3U : 2U))
@@ -209,7 +118,7 @@ Result<void> NativeExecution::take_ends(std::vector<UniqueFd> fds, const Command
   return {};
 }
 
-void NativeExecution::begin(std::unique_ptr<Channel::Box> box) {
+void NativeExecution::begin(std::shared_ptr<Channel::Box> box) {
   auto spawn_pump = [&](const std::unique_ptr<Stream>& stream, OutputChunk::Stream kind) {
     if (!stream) return;
     ++pumping_;
@@ -217,6 +126,8 @@ void NativeExecution::begin(std::unique_ptr<Channel::Box> box) {
   };
   spawn_pump(out_, OutputChunk::Stream::out);
   spawn_pump(err_, OutputChunk::Stream::err);
+  if (ended_) return;  // It was known before.
+  end_ = box;
   asio::co_spawn(channel_->executor(), watch_end(std::move(box)), asio::detached);
 }
 
@@ -249,6 +160,12 @@ void NativeExecution::accept(OutputChunk::Stream kind, std::string data) {
   changed_.cancel();
 }
 
+bool NativeExecution::may_read(const Stream& stream) const {
+  if (stream.unwanted || abandoned_ || left_) return true;
+  if (!context_.read_ahead) return readers_ > 0 && chunks_.empty();
+  return queued_bytes_ < kMostQueued || ended_;  // After the end nothing waits for a reader.
+}
+
 asio::awaitable<void> NativeExecution::pump(OutputChunk::Stream kind) {
   auto self = shared_from_this();
   std::unique_ptr<Stream>& stream = stream_of(kind);
@@ -256,10 +173,8 @@ asio::awaitable<void> NativeExecution::pump(OutputChunk::Stream kind) {
   auto drain_until = Clock::time_point::max();
   std::size_t after_end = 0;
   for (;;) {
-    // After the end nothing waits for a reader any more.
-    while (queued_bytes_ >= kMostQueued && !ended_ && !abandoned_ && !stream->unwanted)
-      co_await wait_for_change();
-    if (stream->unwanted || after_end >= kMostAfterEnd) break;
+    while (!may_read(*stream)) co_await wait_for_change();
+    if (stream->unwanted || left_ || after_end >= kMostAfterEnd) break;
     int fd = stream->descriptor.native_handle();
     ssize_t n = stream->source == Source::socket
                     ? ::recv(fd, buffer.data(), buffer.size(), MSG_DONTWAIT)
@@ -288,26 +203,36 @@ asio::awaitable<void> NativeExecution::pump(OutputChunk::Stream kind) {
   changed_.cancel();
 }
 
-asio::awaitable<void> NativeExecution::watch_end(std::unique_ptr<Channel::Box> box) {
+NativeExecution::Clock::time_point NativeExecution::answer_due() const {
+  if (wall_time_.count() == 0) return Clock::time_point::max();
+  auto due = started_ + wall_time_ + context_.paused() - paused_before_;
+  // What the guest had to say may lie unread since before we came.
+  if (adopted_) due = std::max(due, *adopted_ + context_.paused() - paused_at_adoption_);
+  return due + kGuestGrace;
+}
+
+asio::awaitable<void> NativeExecution::watch_end(std::shared_ptr<Channel::Box> box) {
   auto self = shared_from_this();
-  auto deadline = [this] {
-    if (wall_time_.count() == 0) return Clock::time_point::max();
-    return started_ + wall_time_ + kGuestGrace + context_.paused() - paused_before_;
-  };
-  auto answer = co_await box->next(deadline());
-  while (!answer && answer.error().code == Errc::timeout && Clock::now() < deadline())
-    answer = co_await box->next(deadline());
+  auto answer = co_await box->next(answer_due());
+  while (!answer && answer.error().code == Errc::timeout && Clock::now() < answer_due())
+    answer = co_await box->next(answer_due());
   ExitStatus status;
-  auto ended = answer ? answer->as<wire::Ended>() : std::nullopt;
-  if (ended) {
+  status.wall = Clock::now() - started_;
+  if (auto ended = answer ? answer->as<wire::Ended>() : std::nullopt) {
     status = status_of(*ended);
+    status.wall = Clock::now() - started_;
+    // Perhaps long ago, while nobody was there to hear it.
+    if (adopted_ && ended->wall.count() > 0)
+      status.wall = std::min<std::chrono::nanoseconds>(status.wall, ended->wall);
+  } else if (left_ || context_.left() || (!answer && answer.error().code == Errc::not_found)) {
+    status.reason = EndReason::lost;
+    status.exit_code = 255;
   } else {
     if (channel_->is_open()) channel_->close();  // Silent, or lying: the sandbox is over.
     status.reason = EndReason::sandbox_gone;
     status.exit_code = 137;
     status.signal = SIGKILL;
   }
-  status.wall = Clock::now() - started_;
   finish(status);
 }
 
@@ -325,11 +250,16 @@ void NativeExecution::finish(ExitStatus status) {
   for (auto* stream : {&out_, &err_})
     if (*stream) (*stream)->descriptor.cancel(ignored);
   changed_.cancel();
+  save();
 }
 
 asio::awaitable<Result<std::optional<OutputChunk>>> NativeExecution::read() {
   auto self = shared_from_this();
+  ++readers_;
+  ScopeExit done([this] { --readers_; });
+  if (!context_.read_ahead) changed_.cancel();  // Whoever waits for a reader has one now.
   for (;;) {
+    if (left_) co_return fail(Errc::gone, "the sandbox was left to the next engine");
     if (!chunks_.empty()) {
       OutputChunk chunk = std::move(chunks_.front());
       chunks_.pop_front();
@@ -370,7 +300,9 @@ asio::awaitable<Result<void>> NativeExecution::write_stdin(std::string data) {
 void NativeExecution::close_stdin() {
   if (!in_) return;
   // A terminal has one socket for both ways; its end of input is a control character, not a close.
-  if (!terminal_) in_.reset();
+  if (terminal_) return;
+  in_.reset();
+  save();
 }
 
 void NativeExecution::close_output(OutputChunk::Stream kind) {
@@ -386,6 +318,7 @@ void NativeExecution::close_output(OutputChunk::Stream kind) {
     if (terminal_) in_.reset();  // Its other half: only without both does the terminal hang up.
   }
   changed_.cancel();
+  save();
 }
 
 asio::awaitable<Result<void>> NativeExecution::signal(int number) {
@@ -424,62 +357,7 @@ void NativeExecution::abandon() {
   chunks_.clear();
   queued_bytes_ = 0;
   changed_.cancel();
-}
-
-namespace {
-
-class SharedExecution final : public Execution {
- public:
-  SharedExecution(std::shared_ptr<NativeExecution> execution, asio::any_io_executor strand)
-      : execution_(std::move(execution)), strand_(std::move(strand)) {}
-  SharedExecution(const SharedExecution&) = delete;
-  SharedExecution& operator=(const SharedExecution&) = delete;
-  ~SharedExecution() override {
-    asio::post(strand_, [execution = execution_] { execution->abandon(); });
-  }
-
-  std::int32_t pid() const noexcept override { return execution_->pid(); }
-  asio::awaitable<Result<std::optional<OutputChunk>>> read() override {
-    return on_strand(strand_, execution_->read());
-  }
-  asio::awaitable<Result<void>> write_stdin(std::string data) override {
-    return on_strand(strand_, execution_->write_stdin(std::move(data)));
-  }
-  asio::awaitable<Result<void>> close_stdin() override {
-    auto closing = [](std::shared_ptr<NativeExecution> execution) -> asio::awaitable<Result<void>> {
-      execution->close_stdin();
-      co_return Result<void>();
-    };
-    return on_strand(strand_, closing(execution_));
-  }
-  asio::awaitable<Result<void>> close_output(OutputChunk::Stream stream) override {
-    auto closing = [](std::shared_ptr<NativeExecution> execution,
-                      OutputChunk::Stream kind) -> asio::awaitable<Result<void>> {
-      execution->close_output(kind);
-      co_return Result<void>();
-    };
-    return on_strand(strand_, closing(execution_, stream));
-  }
-  asio::awaitable<Result<void>> signal(int number) override {
-    return on_strand(strand_, execution_->signal(number));
-  }
-  asio::awaitable<Result<void>> resize(TerminalSize size) override {
-    return on_strand(strand_, execution_->resize(size));
-  }
-  asio::awaitable<Result<ExitStatus>> wait() override {
-    return on_strand(strand_, execution_->wait());
-  }
-
- private:
-  std::shared_ptr<NativeExecution> execution_;
-  asio::any_io_executor strand_;
-};
-
-}  // namespace
-
-std::unique_ptr<Execution> share(std::shared_ptr<NativeExecution> execution,
-                                 asio::any_io_executor strand) {
-  return std::make_unique<SharedExecution>(std::move(execution), std::move(strand));
+  if (auto keeper = std::exchange(keeper_, nullptr)) keeper->forget(kept_name());
 }
 
 }  // namespace asr

@@ -29,6 +29,8 @@ NativeSandbox::NativeSandbox(Birth birth, std::function<void(Remains)> bury)
     : birth_(std::move(birth)), bury_(std::move(bury)) {}
 
 NativeSandbox::~NativeSandbox() {
+  drop_adopted();
+  if (left_) return;
   kill_now();
   asio::post(strand(), [channel = birth_.channel] { channel->close(); });
   bury_once();
@@ -38,7 +40,7 @@ void NativeSandbox::begin() {
   birth_.channel->open([](const Letter&) {},
                        [weak = weak_from_this()] {
                          auto self = weak.lock();
-                         if (!self) return;
+                         if (!self || self->left_) return;
                          self->state_ = SandboxState::gone;
                          self->kill_now();  // It may have broken the protocol rather than died.
                          self->bury_once();
@@ -69,6 +71,21 @@ ExecutionContext NativeSandbox::execution_context() {
     auto self = weak.lock();
     return self ? self->paused_time_.total() : PausedTime::Clock::duration{};
   };
+  context.left = [weak = weak_from_this()] {
+    auto self = weak.lock();
+    return self && self->left_;
+  };
+  context.keeper =
+      [weak = weak_from_this()](
+          std::weak_ptr<NativeExecution> execution) -> Result<std::shared_ptr<KeeperLink>> {
+    auto self = weak.lock();
+    if (!self) return fail(Errc::gone, "the sandbox has ended", "create a new one");
+    if (!self->kept_) return fail(Errc::conflict, "its sandbox is not kept", "keep that first");
+    std::erase_if(self->kept_executions_, [](const auto& other) { return other.expired(); });
+    self->kept_executions_.push_back(std::move(execution));
+    return self->birth_.keeper;
+  };
+  context.sandbox = birth_.id.text;
   return context;
 }
 
@@ -77,7 +94,10 @@ void NativeSandbox::kill_now() noexcept {
 }
 
 void NativeSandbox::bury_once() {
-  if (buried_.exchange(true)) return;
+  if (left_ || buried_.exchange(true)) return;
+  // By way of the strand: whoever is keeping it at this moment is overtaken.
+  if (kept_ && birth_.keeper)
+    asio::post(strand(), [keeper = birth_.keeper, name = birth_.id.text] { keeper->forget(name); });
   UniqueFd copy(::fcntl(birth_.pidfd.get(), F_DUPFD_CLOEXEC, 3));
   bury_(Remains{birth_.group, std::move(copy), birth_.first_id});
 }
@@ -100,7 +120,9 @@ Result<void> NativeSandbox::check_ready() const {
 asio::awaitable<Result<std::unique_ptr<Execution>>> NativeSandbox::start(Command command) {
   CO_TRY(check_ready());
   auto self = shared_from_this();
-  auto starting = NativeExecution::start(birth_.channel, execution_context(), std::move(command),
+  ExecutionContext context = execution_context();
+  context.read_ahead = !kept_;  // It may be kept, too, in a moment.
+  auto starting = NativeExecution::start(birth_.channel, std::move(context), std::move(command),
                                          birth_.spec.limits);
   auto execution = CO_TRY(co_await on_strand(strand(), std::move(starting)));
   co_return share(std::move(execution), strand());
@@ -192,6 +214,7 @@ asio::awaitable<Result<void>> NativeSandbox::pause() {
   CO_TRY(birth_.cgroups->freeze(birth_.group, true));
   state_ = SandboxState::paused;
   paused_time_.begin();
+  save_soon();
   co_return Result<void>();
 }
 
@@ -210,6 +233,7 @@ asio::awaitable<Result<void>> NativeSandbox::resume() {
   CO_TRY(birth_.cgroups->freeze(birth_.group, false));
   paused_time_.end();
   state_ = SandboxState::ready;
+  save_soon();
   co_return Result<void>();
 }
 
@@ -265,6 +289,7 @@ asio::awaitable<Result<void>> NativeSandbox::await_end(UniqueFd pidfd) {
 
 asio::awaitable<Result<void>> NativeSandbox::destroy() {
   auto self = shared_from_this();
+  if (left_) co_return fail(Errc::gone, "the sandbox was left to the next engine");
   state_ = SandboxState::gone;
   // Pid 1 takes everything else with it, and ends last; a frozen group dies like any other.
   kill_now();

@@ -3,12 +3,17 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 
 #include "engine/cgroups.hpp"
 #include "engine/channel.hpp"
 #include "engine/guest_answers.hpp"
+#include "engine/id_ranges.hpp"
+#include "engine/keeper_link.hpp"
+#include "engine/label.hpp"
 #include "engine/on_strand.hpp"
 #include "engine/paused_time.hpp"
+#include "engine/records.hpp"
 #include "engine/sandbox.hpp"
 
 namespace asr {
@@ -25,6 +30,8 @@ struct Birth {
   Group group;
   std::uint32_t first_id = 0;  // 0: no uid range of its own.
   std::vector<std::uint32_t> step_micros;
+  std::shared_ptr<KeeperLink> keeper;  // Only in an engine with a fixed name.
+  std::shared_ptr<IdRanges> ids;
 };
 
 // What must still be cleaned once a sandbox has ended.
@@ -33,6 +40,8 @@ struct Remains {
   UniqueFd pidfd;
   std::uint32_t first_id = 0;
 };
+
+class NativeExecution;
 
 class NativeSandbox final : public Sandbox, public std::enable_shared_from_this<NativeSandbox> {
  public:
@@ -48,6 +57,19 @@ class NativeSandbox final : public Sandbox, public std::enable_shared_from_this<
   // From any thread, without waiting for anything.
   void kill_now() noexcept;
   const Group& group() const noexcept { return birth_.group; }
+
+  // ---- for those that outlive the daemon (kept_sandbox.cpp)
+
+  struct KeptExecution {
+    ExecutionRecord record;
+    std::vector<UniqueFd> fds;
+  };
+  // Goes on where the record says an earlier daemon was. Instead of begin(), after construction.
+  void resume_life(const SandboxRecord& record, std::vector<KeptExecution> executions);
+  bool is_kept() const noexcept { return kept_; }
+  void give_again();  // To a new keeper.
+  // Lets it live without us.
+  asio::awaitable<void> leave();
 
   const SandboxId& id() const noexcept override { return birth_.id; }
   const SandboxSpec& spec() const noexcept override { return birth_.spec; }
@@ -92,6 +114,10 @@ class NativeSandbox final : public Sandbox, public std::enable_shared_from_this<
   asio::awaitable<Result<Usage>> usage() override;
   asio::awaitable<Result<void>> destroy() override;
 
+  asio::awaitable<Result<void>> keep(std::string label) override;
+  std::string label() const override { return label_.get(); }
+  std::vector<std::unique_ptr<Execution>> adopted_executions() override;
+
  private:
   const asio::any_io_executor& strand() const noexcept { return birth_.channel->executor(); }
   Result<void> check_ready() const;
@@ -99,6 +125,13 @@ class NativeSandbox final : public Sandbox, public std::enable_shared_from_this<
   asio::awaitable<Result<void>> skip_paused_time();
   void bury_once();
   struct ExecutionContext execution_context();
+  Result<Keepsake> keepsake() const;
+  asio::awaitable<Result<void>> keep_on_strand(std::string label);
+  asio::awaitable<void> leave_on_strand();
+  void save_soon();
+  void drop_adopted();
+  static asio::awaitable<void> take_stock(std::shared_ptr<Channel> channel,
+                                          std::vector<std::weak_ptr<NativeExecution>> executions);
 
   // On the strand, with the sandbox ready to answer.
   template <class Message>
@@ -113,6 +146,13 @@ class NativeSandbox final : public Sandbox, public std::enable_shared_from_this<
   std::atomic<SandboxState> state_{SandboxState::ready};
   std::atomic<bool> buried_{false};
   PausedTime paused_time_;
+
+  Label label_;
+  std::atomic<bool> kept_{false};
+  std::atomic<bool> left_{false};
+  std::vector<std::weak_ptr<NativeExecution>> kept_executions_;  // on the strand
+  std::mutex adopted_mutex_;
+  std::vector<std::shared_ptr<NativeExecution>> adopted_;
 };
 
 template <class Message>

@@ -11,6 +11,21 @@ class PausedTime {
  public:
   using Clock = std::chrono::steady_clock;
 
+  // As it was told to somebody who is to go on counting.
+  struct State {
+    Clock::duration before{};
+    std::optional<Clock::time_point> since;
+  };
+  State state() const {
+    std::lock_guard lock(mutex_);
+    return {before_, since_};
+  }
+  void restore(State state) {
+    std::lock_guard lock(mutex_);
+    before_ = state.before;
+    since_ = state.since;
+  }
+
   void begin() {
     std::lock_guard lock(mutex_);
     since_ = Clock::now();

@@ -31,7 +31,8 @@ struct OutputChunk {
   std::string data;
 };
 
-// A running program. Dropping it does not end the program: it becomes a background process.
+// A running program. Dropping it does not end the program: it becomes a background process, and is
+// kept no longer.
 class Execution {
  public:
   virtual ~Execution() = default;
@@ -48,6 +49,13 @@ class Execution {
   virtual asio::awaitable<Result<void>> signal(int number) = 0;  // to it and its descendants
   virtual asio::awaitable<Result<void>> resize(TerminalSize size) = 0;
   virtual asio::awaitable<Result<ExitStatus>> wait() = 0;
+
+  // In a sandbox that is kept: from now on the program's output, input and end wait for the next
+  // engine if this one dies; Sandbox::adopted_executions() gives it back with this label. Output is
+  // read from the program only when it is asked for, so that none lies in memory that may be lost.
+  // Without this a program goes on, too, but whoever writes to a pipe without a reader is ended.
+  virtual asio::awaitable<Result<void>> keep(std::string label) = 0;
+  virtual std::string label() const = 0;
 };
 
 // Reports changes below a directory until it is dropped.
@@ -120,6 +128,13 @@ class Sandbox {
   virtual asio::awaitable<Result<void>> pause() = 0;
   virtual asio::awaitable<Result<void>> resume() = 0;
   virtual asio::awaitable<Result<Usage>> usage() = 0;
+
+  // From now on it outlives the engine, whose next life gives it back with this label. Needs an
+  // engine with a fixed name (EngineOptions::instance).
+  virtual asio::awaitable<Result<void>> keep(std::string label) = 0;
+  virtual std::string label() const = 0;
+  // Programs that an earlier engine kept; handed over, so that a second call has none.
+  virtual std::vector<std::unique_ptr<Execution>> adopted_executions() = 0;
 
   // Returns when no process of it lives. What remains (cgroups) is removed in the background.
   virtual asio::awaitable<Result<void>> destroy() = 0;

@@ -50,6 +50,15 @@ class KernelTest : public testing::Test {
   const Log& log() const noexcept { return *log_; }
   const std::filesystem::path& scratch() const noexcept { return scratch_.path(); }
   void stop_engine() { engine_.reset(); }
+  // What it keeps lives on for the next use of engine(). Drop everything of it first.
+  void leave_engine() {
+    must(engine()->leave());
+    drop_engine();
+  }
+  void drop_engine() {
+    engine().drop();
+    engine_.reset();
+  }
 
   SandboxPtr sandbox(SandboxSpec spec = spec_of(Preset::standard)) {
     return engine().sandbox(std::move(spec));

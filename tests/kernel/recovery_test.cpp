@@ -52,7 +52,7 @@ class Recovery : public KernelTest {
   }
 
   static void kill_daemon(const Daemon& daemon) {
-    ASSERT_EQ(::kill(daemon.pid, SIGKILL), 0);
+    signal_one(daemon.pid, SIGKILL);
     ASSERT_EQ(::waitpid(daemon.pid, nullptr, 0), daemon.pid);
   }
 

@@ -32,6 +32,10 @@ void TestEngine::stop() {
   if (!engine_) return;
   auto stopped = wait(engine_->stop());
   EXPECT_TRUE(stopped) << stopped.error().what;
+  drop();
+}
+
+void TestEngine::drop() {
   engine_.reset();
   guard_.reset();
   thread_.join();

@@ -46,6 +46,8 @@ class TestEngine {
 
   // Ends the engine now rather than with the object.
   void stop();
+  // The same, but without ending what it keeps; after Engine::leave().
+  void drop();
 
  private:
   boost::asio::io_context context_;

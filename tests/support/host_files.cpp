@@ -2,10 +2,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <sstream>
+#include <stdexcept>
 
 #include "base/unique_fd.hpp"
 #include "os/cgroup.hpp"
@@ -32,6 +34,11 @@ bool process_lives(int pid) {
   std::string stat = read_host_file("/proc/" + std::to_string(pid) + "/stat");
   std::size_t name_end = stat.rfind(')');
   return name_end != std::string::npos && stat[name_end + 2] != 'Z' && stat[name_end + 2] != 'X';
+}
+
+void signal_one(int pid, int signal) {
+  if (pid <= 1) throw std::logic_error("no process to be signalled: " + std::to_string(pid));
+  ::kill(pid, signal);
 }
 
 std::vector<std::string> groups_of(const std::string& instance, bool in_use) {
