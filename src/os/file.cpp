@@ -77,8 +77,10 @@ Result<UniqueFd> open_resolved(int dir, const std::string& path, int flags, Reso
   how.flags = static_cast<std::uint64_t>(flags) | O_CLOEXEC;
   how.mode = mode;
   how.resolve = RESOLVE_NO_MAGICLINKS;
-  how.resolve |= resolve == Resolve::beneath ? RESOLVE_BENEATH : RESOLVE_IN_ROOT;
-  if (resolve == Resolve::no_symlinks) how.resolve |= RESOLVE_NO_SYMLINKS;
+  bool beneath = resolve == Resolve::beneath || resolve == Resolve::plain;
+  how.resolve |= beneath ? RESOLVE_BENEATH : RESOLVE_IN_ROOT;
+  if (resolve == Resolve::no_symlinks || resolve == Resolve::plain)
+    how.resolve |= RESOLVE_NO_SYMLINKS;
   // EAGAIN: a rename raced with "..". The kernel asks for another try; a hostile renamer must not
   // keep us here for ever.
   for (int tries = 0; tries < 64; ++tries) {

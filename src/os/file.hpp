@@ -27,6 +27,7 @@ enum class Resolve {
   in_root,      // `dir` is the root: absolute names and links start there, ".." stops there
   beneath,      // leaving `dir` by any means is an error
   no_symlinks,  // in_root, and a link anywhere on the way is an error
+  plain,        // beneath, and a link anywhere on the way is an error
 };
 // openat2, never following magic links of /proc.
 Result<UniqueFd> open_resolved(int dir, const std::string& path, int flags, Resolve resolve,

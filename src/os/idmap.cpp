@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/scope_exit.hpp"
 #include "os/file.hpp"
 
 namespace asr {
@@ -16,41 +17,52 @@ Result<UniqueFd> idmapped_clone(const std::string& path, int userns, Access acce
   UniqueFd tree(static_cast<int>(
       ::syscall(SYS_open_tree, AT_FDCWD, path.c_str(), OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC)));
   if (!tree) return fail_errno("open_tree " + path);
+  TRY(idmap(tree.get(), userns, access));
+  return tree;
+}
+
+Result<void> idmap(int mount, int userns, Access access) {
   mount_attr attributes{};
   attributes.attr_set = MOUNT_ATTR_IDMAP | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
                         (access == Access::read_only ? MOUNT_ATTR_RDONLY : 0);
   attributes.userns_fd = static_cast<std::uint64_t>(userns);
-  if (::syscall(SYS_mount_setattr, tree.get(), "", AT_EMPTY_PATH, &attributes, sizeof attributes) !=
-      0)
-    return fail_errno("mount_setattr " + path);
-  return tree;
+  if (::syscall(SYS_mount_setattr, mount, "", AT_EMPTY_PATH, &attributes, sizeof attributes) != 0)
+    return fail_errno("mount_setattr");
+  return {};
 }
 
-bool can_idmap(const std::string& path) {
-  // Needs some user namespace with a map: that of a child which lives just long enough.
+Result<UniqueFd> make_userns(std::uint32_t inside, std::uint32_t outside, std::uint32_t count) {
+  // Only a process makes one: a child which lives just long enough.
   int gate[2];
-  if (::pipe2(gate, O_CLOEXEC) != 0) return false;
+  if (::pipe2(gate, O_CLOEXEC) != 0) return fail_errno("pipe");
   UniqueFd child_end(gate[0]);
   UniqueFd our_end(gate[1]);
   int pid = static_cast<int>(::syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0));
-  if (pid < 0) return false;
+  if (pid < 0) return fail_errno("clone");
   if (pid == 0) {
     our_end.reset();
     char byte = 0;
     (void)!::read(child_end.get(), &byte, 1);
     ::_exit(0);
   }
-  bool works = false;
+  ScopeExit end([&] {
+    our_end.reset();
+    while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
+  });
   std::string proc = "/proc/" + std::to_string(pid) + "/";
-  if (write_value(AT_FDCWD, proc + "uid_map", "0 100000 65536") &&
-      write_value(AT_FDCWD, proc + "gid_map", "0 100000 65536")) {
-    UniqueFd userns(::open((proc + "ns/user").c_str(), O_RDONLY | O_CLOEXEC));
-    works = userns && idmapped_clone(path, userns.get(), Access::read_only);
-  }
-  our_end.reset();
-  while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
-  }
-  return works;
+  std::string map =
+      std::to_string(inside) + " " + std::to_string(outside) + " " + std::to_string(count);
+  TRY(write_value(AT_FDCWD, proc + "uid_map", map));
+  TRY(write_value(AT_FDCWD, proc + "gid_map", map));
+  UniqueFd userns(::open((proc + "ns/user").c_str(), O_RDONLY | O_CLOEXEC));
+  if (!userns) return fail_errno("open user namespace");
+  return userns;
+}
+
+bool can_idmap(const std::string& path) {
+  auto userns = make_userns(0, 100000, 65536);
+  return userns && idmapped_clone(path, userns->get(), Access::read_only);
 }
 
 }  // namespace asr

@@ -14,7 +14,7 @@ namespace asr {
 
 // Longest message either side sends or accepts. Below the kernel's default socket buffer.
 inline constexpr std::size_t kMaxPacket = 128 * 1024;
-inline constexpr std::size_t kMaxPacketFds = 16;
+inline constexpr std::size_t kMaxPacketFds = 32;
 
 struct SocketPair {
   UniqueFd first;
