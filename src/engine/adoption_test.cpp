@@ -35,6 +35,9 @@ SandboxRecord some_record() {
   record.step_micros = {1, 2, 3};
   record.paused.before = 5s;
   record.paused.since = PausedTime::Clock::now();
+  record.spec.disk = PersistentDisk{"disks/a"};
+  record.spec.volumes = {{"v", "/data", true}, {"w", "/more", false}};
+  record.storage = {{StorageRecord::Kind::disk, 3}, {StorageRecord::Kind::folder, 0}};
   return record;
 }
 
@@ -54,6 +57,9 @@ TEST(Records, OfASandboxComeBack) {
   EXPECT_EQ(read->step_micros, record.step_micros);
   EXPECT_EQ(read->paused.before, record.paused.before);
   EXPECT_EQ(read->paused.since, record.paused.since);
+  ASSERT_EQ(read->storage.size(), 2U);
+  EXPECT_EQ(read->storage[0].loop, 3U);
+  EXPECT_EQ(read->storage[1].kind, StorageRecord::Kind::folder);
 }
 
 TEST(Records, OfAProgramComeBack) {

@@ -14,7 +14,7 @@ namespace {
 // More unread answers than any request has: a peer that sends them is not answering but flooding.
 constexpr std::size_t kMostLetters = 4096;
 constexpr std::size_t kMostBytes = 8 << 20;
-constexpr std::size_t kMostDescriptors = 12 * kMaxPacketFds;
+constexpr std::size_t kMostDescriptors = 6 * kMaxPacketFds;
 // Of a request's id: the rest is the epoch.
 constexpr unsigned kCounterBits = 22;
 constexpr std::uint32_t kCounterMask = (1U << kCounterBits) - 1;

@@ -48,6 +48,8 @@ struct EngineOptions {
   std::chrono::seconds keep_for{600};
   unsigned zygotes = 0;  // 0: one per core, at most 4
   enum class Cgroups { automatic, off } cgroups = Cgroups::automatic;
+  // Disks and volumes, below a folder of the engine's own. Empty: there are none.
+  std::filesystem::path storage_dir;
   // Of all sandboxes of this instance together; 0: most of the machine.
   std::uint64_t total_memory_bytes = 0;
   std::uint32_t total_pids = 0;
@@ -57,6 +59,12 @@ struct EngineOptions {
 struct PoolOptions {
   std::uint32_t size = 8;
   std::uint32_t refill_at_once = 2;  // sandboxes being made at the same time
+};
+
+// A volume with a size is a file system of its own, and the size holds. One without is a folder.
+struct VolumeOptions {
+  std::uint64_t bytes = 0;  // 0: a folder, without a limit
+  std::uint64_t inodes = 65536;
 };
 
 struct PoolState {
@@ -82,6 +90,11 @@ class Engine {
                                              PoolOptions options) = 0;  // fills it
   virtual asio::awaitable<Result<void>> drain(SandboxSpec spec) = 0;
   virtual std::vector<PoolState> pools() const = 0;
+
+  // A volume for SandboxSpec::volumes; conflict if there is something of that name.
+  virtual asio::awaitable<Result<void>> make_volume(std::string source, VolumeOptions options) = 0;
+  // A volume or a disk, with all that is in it; conflict while somebody uses it.
+  virtual asio::awaitable<Result<void>> remove_storage(std::string path) = 0;
 
   // Sandboxes of this instance's last life; handed over, so that a second call has none and what
   // the caller drops is destroyed.

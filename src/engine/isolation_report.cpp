@@ -5,7 +5,7 @@
 namespace asr {
 
 Isolation isolation_of(const SandboxSpec& spec, const wire::Hello& hello, const Cgroups& cgroups,
-                       bool rootless) {
+                       bool rootless, VolumeSizes volumes) {
   Isolation isolation;
   auto add = [&](std::string name, Guarantee guarantee, std::string mechanism,
                  std::string note = {}) {
@@ -41,7 +41,14 @@ Isolation isolation_of(const SandboxSpec& spec, const wire::Hello& hello, const 
       hello.idmapped
           ? ""
           : "files of the environment belong to nobody inside, and root cannot change them");
-  add("disk_limit", Guarantee::full, "tmpfs of limited size and number of files");
+  add("disk_limit", Guarantee::full,
+      spec.disk ? "a file system of its own, of limited size and number of files"
+                : "tmpfs of limited size and number of files");
+  bool unlimited = volumes == VolumeSizes::unlimited;
+  if (!spec.volumes.empty())
+    add("volumes", unlimited ? Guarantee::partial : Guarantee::full,
+        "id-mapped mounts, nosuid, nodev",
+        unlimited ? "a volume that is a folder has no limit: make it with a size" : "");
   add("network", Guarantee::full,
       spec.network == Network::none ? "an empty network namespace"
                                     : "a network namespace with loopback only");

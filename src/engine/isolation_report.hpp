@@ -8,7 +8,10 @@
 
 namespace asr {
 
+// Whether every volume that can be written to has a size.
+enum class VolumeSizes { limited, unlimited };
+
 Isolation isolation_of(const SandboxSpec& spec, const wire::Hello& hello, const Cgroups& cgroups,
-                       bool rootless);
+                       bool rootless, VolumeSizes volumes);
 
 }  // namespace asr

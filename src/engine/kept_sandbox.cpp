@@ -23,15 +23,24 @@ Result<Keepsake> NativeSandbox::keepsake() const {
   record.first_id = birth_.first_id;
   record.step_micros = birth_.step_micros;
   record.paused = paused_time_.state();
+  auto used = storage();
+  if (used) record.storage = used->records();
   Keepsake thing;
   thing.name = birth_.id.text;
   thing.blob = to_blob(record);
   thing.fds.push_back(birth_.channel->copy_socket());
   thing.fds.emplace_back(::fcntl(birth_.pidfd.get(), F_DUPFD_CLOEXEC, 3));
   if (birth_.first_id != 0) thing.fds.push_back(birth_.ids->copy_lock(birth_.first_id));
+  if (used)
+    for (int fd : used->descriptors()) thing.fds.emplace_back(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
   for (const UniqueFd& fd : thing.fds)
     if (!fd) return fail(out_of_descriptors());
   return thing;
+}
+
+std::shared_ptr<StorageLease> NativeSandbox::storage() const {
+  std::lock_guard lock(storage_mutex_);
+  return birth_.storage;
 }
 
 asio::awaitable<Result<void>> NativeSandbox::keep(std::string label) {
@@ -143,6 +152,7 @@ asio::awaitable<void> NativeSandbox::leave_on_strand() {
   state_ = SandboxState::gone;
   for (const auto& weak : kept_executions_)
     if (auto execution = weak.lock()) execution->leave();
+  if (auto used = storage()) used->leave();
   birth_.channel->close();
   co_return;
 }

@@ -66,6 +66,7 @@ NativeEngine::NativeEngine(asio::any_io_executor executor, EngineOptions options
       image_(std::move(image)),
       cgroups_(std::move(cgroups)),
       ids_(std::make_shared<IdRanges>()),
+      storage_(std::make_shared<Storage>(executor_, options_.storage_dir)),
       janitor_(std::make_shared<Janitor>(cgroups_, ids_)) {
   if (options_.zygotes == 0)
     options_.zygotes = std::clamp(std::thread::hardware_concurrency(), 1U, 4U);
@@ -80,7 +81,7 @@ NativeEngine::~NativeEngine() {
   adopted_.clear();
   // Sandboxes that others still hold bury themselves later; their groups are empty of processes by
   // then.
-  for (const auto& sandbox : living()) janitor_->bury({sandbox->group(), UniqueFd(), 0});
+  for (const auto& sandbox : living()) janitor_->bury({sandbox->group(), UniqueFd(), 0, nullptr});
   janitor_->finish();
   cgroups_->close();
 }
@@ -161,6 +162,8 @@ Result<void> NativeEngine::adopt(Legacy legacy) {
   birth.step_micros = record.step_micros;
   birth.cgroups = cgroups_;
   birth.group = TRY(cgroups_->adopt(record.group));
+  if (!record.storage.empty())
+    birth.storage = TRY(storage_->adopt(record.storage, std::move(legacy.storage)));
   if (record.first_id != 0) TRY(ids_->adopt(record.first_id, std::move(legacy.id_lock)));
   birth.channel =
       std::make_shared<Channel>(asio::make_strand(executor_), std::move(legacy.socket), epoch_);
@@ -209,6 +212,10 @@ asio::awaitable<Result<std::shared_ptr<Sandbox>>> NativeEngine::create_cold(Sand
 }
 
 asio::awaitable<Result<std::shared_ptr<Sandbox>>> NativeEngine::create(SandboxSpec spec) {
+  if (!can_be_pooled(spec)) {
+    auto creating = create_cold(std::move(spec));
+    co_return co_await std::move(creating);
+  }
   if (auto pool = pool_of(spec)) {
     auto taking = pool->take();
     if (auto sandbox = co_await std::move(taking)) {
@@ -219,6 +226,14 @@ asio::awaitable<Result<std::shared_ptr<Sandbox>>> NativeEngine::create(SandboxSp
   }
   auto creating = create_cold(std::move(spec));
   co_return co_await std::move(creating);
+}
+
+asio::awaitable<Result<void>> NativeEngine::make_volume(std::string source, VolumeOptions options) {
+  return storage_->make_volume(std::move(source), options);
+}
+
+asio::awaitable<Result<void>> NativeEngine::remove_storage(std::string path) {
+  return storage_->remove(std::move(path));
 }
 
 // ---- pools
@@ -233,6 +248,8 @@ std::shared_ptr<Pool> NativeEngine::pool_of(const SandboxSpec& spec) const {
 
 asio::awaitable<Result<void>> NativeEngine::warm(SandboxSpec spec, PoolOptions options) {
   CO_TRY(check(spec));
+  if (!can_be_pooled(spec))
+    co_return fail(Errc::invalid, "a sandbox with a disk or a volume cannot be made in advance");
   if (options.size == 0 || options.refill_at_once == 0)
     co_return fail(Errc::invalid, "a pool needs a size and a refill rate of at least 1");
   auto pool = std::make_shared<Pool>(executor_, spec, options,
@@ -301,7 +318,7 @@ asio::awaitable<Result<void>> NativeEngine::end_all(
     auto ending = sandbox->destroy();
     if (auto one = co_await std::move(ending); !one) ended = std::move(one);
   }
-  while (janitor_->backlog() > 0) {
+  while (janitor_->backlog() > 0 || storage_->releasing() > 0) {
     asio::steady_timer pause(executor_, 1ms);
     co_await pause.async_wait(asio::use_awaitable);
   }

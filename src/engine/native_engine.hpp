@@ -14,6 +14,7 @@
 #include "engine/janitor.hpp"
 #include "engine/native_sandbox.hpp"
 #include "engine/pool.hpp"
+#include "engine/storage.hpp"
 #include "engine/succession.hpp"
 #include "engine/zygote_process.hpp"
 #include "wire/guest_messages.hpp"
@@ -35,6 +36,8 @@ class NativeEngine final : public Engine {
   asio::awaitable<Result<void>> warm(SandboxSpec spec, PoolOptions options) override;
   asio::awaitable<Result<void>> drain(SandboxSpec spec) override;
   std::vector<PoolState> pools() const override;
+  asio::awaitable<Result<void>> make_volume(std::string source, VolumeOptions options) override;
+  asio::awaitable<Result<void>> remove_storage(std::string path) override;
   std::vector<std::shared_ptr<Sandbox>> adopted() override;
   const RecoveryReport& recovery() const noexcept override { return recovery_; }
   const std::filesystem::path& instance_dir() const noexcept override { return instance_.dir(); }
@@ -61,6 +64,7 @@ class NativeEngine final : public Engine {
       std::vector<wire::Layer> layers, bool import);
   asio::awaitable<Result<std::shared_ptr<NativeSandbox>>> launch(
       std::shared_ptr<ZygoteProcess> zygote, SandboxSpec spec);
+  asio::awaitable<Result<StorageMounts>> mount_storage(SandboxSpec spec);
   std::shared_ptr<NativeSandbox> bring_to_life(Birth birth);
   Result<void> adopt(Legacy legacy);
   void give_up(const std::string& name, const std::string& why);
@@ -79,6 +83,7 @@ class NativeEngine final : public Engine {
   UniqueFd image_;
   std::shared_ptr<Cgroups> cgroups_;
   std::shared_ptr<IdRanges> ids_;
+  std::shared_ptr<Storage> storage_;
   std::shared_ptr<KeeperLink> keeper_;  // only with a fixed name
   std::uint32_t epoch_ = 0;
   FilterProgram fence_;

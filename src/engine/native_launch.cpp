@@ -6,6 +6,7 @@
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/strand.hpp>
 #include <cstring>
+#include <map>
 
 #include "base/scope_exit.hpp"
 #include "engine/environment.hpp"
@@ -172,22 +173,69 @@ asio::awaitable<Result<wire::Hello>> await_hello(std::shared_ptr<Channel> channe
 
 }  // namespace
 
+asio::awaitable<Result<StorageMounts>> NativeEngine::mount_storage(SandboxSpec spec) {
+  if (can_be_pooled(spec)) co_return StorageMounts{};
+  if (rootless_)
+    co_return fail(Errc::unsupported, "disks and volumes need root: an ordinary user cannot mount",
+                   "run agent-sandbox as root");
+  auto mounting = storage_->mount(std::move(spec));
+  co_return co_await std::move(mounting);
+}
+
+namespace {
+
+// The largest file a program may make: what it lies on has its own limit, or none.
+std::uint64_t file_limit(const SandboxSpec& spec, const StorageMounts& mounts) {
+  std::uint64_t most = spec.limits.disk_bytes;
+  for (const StorageMounts::Mount& volume : mounts.volumes) {
+    if (volume.bytes == 0) return 0;
+    most = std::max(most, volume.bytes);
+  }
+  return most;
+}
+
+VolumeSizes sizes_of(const SandboxSpec& spec, const StorageMounts& mounts) {
+  for (std::size_t i = 0; i < mounts.volumes.size(); ++i)
+    if (mounts.volumes[i].bytes == 0 && !spec.volumes[i].read_only) return VolumeSizes::unlimited;
+  return VolumeSizes::limited;
+}
+
+// Adds the mounts to what the zygote gets, folders before what lies in them.
+void add_storage(const SandboxSpec& spec, StorageMounts& mounts, wire::Create& create,
+                 std::vector<UniqueFd>& fds) {
+  create.disk = static_cast<bool>(mounts.disk);
+  if (mounts.disk) fds.push_back(std::move(mounts.disk));
+  std::map<std::string, std::size_t> in_order;
+  for (std::size_t i = 0; i < mounts.volumes.size(); ++i) in_order[spec.volumes[i].target] = i;
+  for (const auto& [target, i] : in_order) {
+    create.volumes.push_back({target, spec.volumes[i].read_only, mounts.volumes[i].shifted});
+    fds.push_back(std::move(mounts.volumes[i].fd));
+  }
+}
+
+}  // namespace
+
 asio::awaitable<Result<std::shared_ptr<NativeSandbox>>> NativeEngine::launch(
     std::shared_ptr<ZygoteProcess> zygote, SandboxSpec spec) {
   while (janitor_->backlog() > kMostBacklog) {
     asio::steady_timer pause(executor_, 1ms);
     co_await pause.async_wait(asio::use_awaitable);
   }
+  auto mounting = mount_storage(spec);
+  StorageMounts mounts = CO_TRY(co_await std::move(mounting));
   Birth birth;
   birth.id = SandboxId(random_name(26));
+  birth.storage = mounts.lease;
   birth.cgroups = cgroups_;
+  mounts.lease.reset();
   birth.group = CO_TRY(cgroups_->take());
   auto janitor = janitor_;
   // Until the sandbox is made: whatever fails, its groups and ids go back.
   ScopeExit give_back([&] {
     UniqueFd pidfd =
         birth.pidfd ? UniqueFd(::fcntl(birth.pidfd.get(), F_DUPFD_CLOEXEC, 3)) : UniqueFd();
-    janitor->bury({birth.group, std::move(pidfd), birth.first_id});
+    if (birth.storage) birth.storage->end();
+    janitor->bury({birth.group, std::move(pidfd), birth.first_id, std::move(birth.storage)});
   });
   if (!rootless_) birth.first_id = CO_TRY(ids_->take());
   JoinFds joins = CO_TRY(cgroups_->join_fds(birth.group));
@@ -203,13 +251,17 @@ asio::awaitable<Result<std::shared_ptr<NativeSandbox>>> NativeEngine::launch(
   create.browser = spec.tier == SyscallTier::browser;
   create.sample_memory = !cgroups_->limits_memory();
   create.memory_bytes = spec.limits.memory_bytes;
-  create.disk_bytes = spec.limits.disk_bytes;
+  // With a disk only /tmp and /dev/shm lie in memory.
+  create.scratch_bytes = std::min(spec.limits.disk_bytes, spec.limits.memory_bytes / 2);
+  create.file_bytes = file_limit(spec, mounts);
   create.inodes = spec.limits.inodes;
   create.pids = spec.limits.pids;
   std::vector<UniqueFd> fds;
   fds.push_back(std::move(sockets.second));
   if (joins.v2) fds.push_back(std::move(joins.v2));
   for (UniqueFd& tasks : joins.v1_tasks) fds.push_back(std::move(tasks));
+  VolumeSizes sizes = sizes_of(spec, mounts);
+  add_storage(spec, mounts, create, fds);
 
   birth.channel =
       std::make_shared<Channel>(asio::make_strand(executor_), std::move(sockets.first), epoch_);
@@ -244,7 +296,7 @@ asio::awaitable<Result<std::shared_ptr<NativeSandbox>>> NativeEngine::launch(
   };
   auto greeted = greet(sandbox, channel, std::move(greeting));
   wire::Hello hello = CO_TRY(co_await on_strand(channel->executor(), std::move(greeted)));
-  sandbox->learn(isolation_of(sandbox->spec(), hello, *cgroups_, rootless_),
+  sandbox->learn(isolation_of(sandbox->spec(), hello, *cgroups_, rootless_, sizes),
                  std::move(hello.step_micros));
   co_return sandbox;
 }

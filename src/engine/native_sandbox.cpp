@@ -99,7 +99,13 @@ void NativeSandbox::bury_once() {
   if (kept_ && birth_.keeper)
     asio::post(strand(), [keeper = birth_.keeper, name = birth_.id.text] { keeper->forget(name); });
   UniqueFd copy(::fcntl(birth_.pidfd.get(), F_DUPFD_CLOEXEC, 3));
-  bury_(Remains{birth_.group, std::move(copy), birth_.first_id});
+  std::shared_ptr<StorageLease> storage;
+  {
+    std::lock_guard lock(storage_mutex_);
+    storage = std::move(birth_.storage);
+  }
+  if (storage) storage->end();
+  bury_(Remains{birth_.group, std::move(copy), birth_.first_id, std::move(storage)});
 }
 
 Result<void> NativeSandbox::check_ready() const {
@@ -247,6 +253,7 @@ asio::awaitable<Result<Usage>> NativeSandbox::usage() {
   auto asking = request(wire::DiskUsage{});
   Letter answer = CO_TRY(co_await std::move(asking));
   if (auto disk = answer.as<wire::Disk>()) {
+    if (birth_.spec.disk) usage.disk_limit_bytes = disk->limit_bytes;  // Its size when it was made.
     usage.disk_bytes = disk->used_bytes;
     usage.inodes = disk->used_inodes;
   }

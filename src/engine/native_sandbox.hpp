@@ -15,6 +15,7 @@
 #include "engine/paused_time.hpp"
 #include "engine/records.hpp"
 #include "engine/sandbox.hpp"
+#include "engine/storage_lease.hpp"
 
 namespace asr {
 
@@ -32,6 +33,7 @@ struct Birth {
   std::vector<std::uint32_t> step_micros;
   std::shared_ptr<KeeperLink> keeper;  // Only in an engine with a fixed name.
   std::shared_ptr<IdRanges> ids;
+  std::shared_ptr<StorageLease> storage;  // Absent where nothing of the host's disk is used.
 };
 
 // What must still be cleaned once a sandbox has ended.
@@ -39,6 +41,7 @@ struct Remains {
   Group group;
   UniqueFd pidfd;
   std::uint32_t first_id = 0;
+  std::shared_ptr<StorageLease> storage;
 };
 
 class NativeExecution;
@@ -130,6 +133,7 @@ class NativeSandbox final : public Sandbox, public std::enable_shared_from_this<
   asio::awaitable<void> leave_on_strand();
   void save_soon();
   void drop_adopted();
+  std::shared_ptr<StorageLease> storage() const;
   static asio::awaitable<void> take_stock(std::shared_ptr<Channel> channel,
                                           std::vector<std::weak_ptr<NativeExecution>> executions);
 
@@ -142,6 +146,7 @@ class NativeSandbox final : public Sandbox, public std::enable_shared_from_this<
   asio::awaitable<Result<void>> request_done(
       Message message, std::chrono::milliseconds within = std::chrono::minutes(30));
   Birth birth_;
+  mutable std::mutex storage_mutex_;  // for birth_.storage, which goes when the sandbox is buried
   std::function<void(Remains)> bury_;
   std::atomic<SandboxState> state_{SandboxState::ready};
   std::atomic<bool> buried_{false};

@@ -30,6 +30,15 @@ void visit(V& v, std::optional<T>& value, Fields fields) {
   fields(*value);
 }
 
+template <class V, class T, class Fields>
+void visit(V& v, std::vector<T>& values, Fields fields) {
+  auto count = static_cast<std::uint32_t>(values.size());
+  v(count);
+  constexpr std::uint32_t kMost = 100;
+  values.resize(std::min(count, kMost));
+  for (T& value : values) fields(value);
+}
+
 template <class V>
 void visit(V& v, SandboxSpec& spec) {
   Limits& limits = spec.limits;
@@ -37,16 +46,16 @@ void visit(V& v, SandboxSpec& spec) {
   v(limits.memory_bytes), v(limits.milli_cpus), v(limits.pids), v(limits.disk_bytes);
   v(limits.inodes), v(limits.open_files), v(limits.wall_time), v(limits.cpu_time);
   v(limits.output_bytes);
+  visit(v, spec.disk, [&](PersistentDisk& disk) { v(disk.path); });
+  visit(v, spec.volumes,
+        [&](Volume& volume) { v(volume.source), v(volume.target), v(volume.read_only); });
 }
 
 template <class V>
 void visit(V& v, Isolation& isolation) {
-  auto count = static_cast<std::uint32_t>(isolation.facts.size());
-  v(count);
-  constexpr std::uint32_t kMost = 100;
-  isolation.facts.resize(std::min(count, kMost));
-  for (IsolationFact& fact : isolation.facts)
+  visit(v, isolation.facts, [&](IsolationFact& fact) {
     v(fact.name), v(fact.guarantee), v(fact.mechanism), v(fact.note);
+  });
 }
 
 template <class V>
@@ -71,6 +80,7 @@ void visit(V& v, SandboxRecord& record) {
   visit(v, record.group);
   v(record.first_id), v(record.step_micros), v(record.paused.before);
   visit(v, record.paused.since, [&](Clock::time_point& since) { visit(v, since); });
+  visit(v, record.storage, [&](StorageRecord& used) { v(used.kind), v(used.loop); });
 }
 
 template <class V>

@@ -11,6 +11,7 @@
 #include "engine/cgroups.hpp"
 #include "engine/command.hpp"
 #include "engine/paused_time.hpp"
+#include "engine/storage_lease.hpp"
 #include "policy/isolation.hpp"
 #include "policy/spec.hpp"
 
@@ -28,6 +29,7 @@ struct SandboxRecord {
   std::uint32_t first_id = 0;
   std::vector<std::uint32_t> step_micros;
   PausedTime::State paused;
+  std::vector<StorageRecord> storage;
 };
 
 // Descriptors that go with it: stdin, stdout and stderr as far as they are open; or the socket of

@@ -36,11 +36,13 @@ Result<Legacy> take_up(Keepsake thing) {
   Legacy legacy;
   legacy.record = TRY(sandbox_record(thing.blob));
   std::size_t expected = legacy.record.first_id != 0 ? 3 : 2;
-  if (thing.fds.size() != expected || !is_guest_socket(thing.fds[0].get()))
+  if (thing.fds.size() < expected || !is_guest_socket(thing.fds[0].get()))
     return fail(Errc::internal, "its descriptors are not what they should be");
   legacy.socket = std::move(thing.fds[0]);
   legacy.pidfd = std::move(thing.fds[1]);
   if (expected == 3) legacy.id_lock = std::move(thing.fds[2]);
+  for (std::size_t i = expected; i < thing.fds.size(); ++i)
+    legacy.storage.push_back(std::move(thing.fds[i]));
   if (wait_for_end(legacy.pidfd.get(), 0ms)) return fail(Errc::gone, "it has ended meanwhile");
   return legacy;
 }

@@ -18,6 +18,7 @@ struct Legacy {
   UniqueFd socket;
   UniqueFd pidfd;
   UniqueFd id_lock;
+  std::vector<UniqueFd> storage;
   std::vector<NativeSandbox::KeptExecution> executions;
 };
 

@@ -163,7 +163,8 @@ Result<void> Guest::list_processes(std::uint32_t id) {
 
 Result<void> Guest::disk_usage(std::uint32_t id) {
   struct statfs info {};
-  if (::statfs("/dev/shm", &info) != 0) return fail_errno("statfs");
+  // An overlay tells of its upper layer.
+  if (::statfs(config_.disk ? "/" : "/dev/shm", &info) != 0) return fail_errno("statfs");
   wire::Disk disk;
   auto block = static_cast<std::uint64_t>(info.f_bsize);
   disk.limit_bytes = info.f_blocks * block;

@@ -19,6 +19,7 @@ struct GuestConfig {
   std::uint64_t gate_secret = 0;
   bool rootless = false;
   std::uint64_t watched_memory_bytes = 0;  // 0: a cgroup does it.
+  bool disk = false;                       // What is written lies on one, not in memory.
 };
 
 [[noreturn]] void run_guest(GuestConfig config, const LaunchOutcome& outcome, int landlock_abi);

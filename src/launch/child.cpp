@@ -3,6 +3,8 @@
 // prepared, and a test inspects the object file. The order matters; where it does, the step says
 // why.
 
+#include "launch/child.hpp"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -24,22 +26,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "launch/plan.hpp"
 #include "os/landlock.hpp"
 #include "wire/guest_messages.hpp"
 
 namespace asr {
-
-namespace {
-
-// Ids mapped in the inner namespace: all of the outer one but the guest's own.
-constexpr std::uint32_t kInnerIds = kGuestId;
-
-struct Child {
-  const LaunchPlan& plan;
-  LaunchOutcome& outcome;
-  std::array<int, kMaxLayers> layer_mounts;  // id-mapped clones, or -1
-};
 
 int put_file(const char* path, const char* text) noexcept {
   int fd = ::open(path, O_WRONLY | O_CLOEXEC);
@@ -52,6 +42,13 @@ int put_file(const char* path, const char* text) noexcept {
   return n == static_cast<ssize_t>(size) ? 0 : -1;
 }
 
+namespace {
+
+constexpr std::size_t kMostReceived = kMaxLayers > kMaxVolumes + 1 ? kMaxLayers : kMaxVolumes + 1;
+
+// Ids mapped in the inner namespace: all of the outer one but the guest's own.
+constexpr std::uint32_t kInnerIds = kGuestId;
+
 // First, so that everything the set-up allocates in the kernel is charged to the sandbox.
 int join_groups(Child& child) noexcept {
   for (std::size_t i = 0; i < child.plan.join_count; ++i)
@@ -59,10 +56,11 @@ int join_groups(Child& child) noexcept {
   return 0;
 }
 
-int wait_for_ids(Child& child) noexcept {
+// Descriptors that come with one byte from the zygote; -1 if it gave up, or is gone.
+int receive_mounts(const Child& child, int* mounts, std::size_t most) noexcept {
   char byte = 0;
   iovec part{&byte, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxLayers)];
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMostReceived)];
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
@@ -72,15 +70,23 @@ int wait_for_ids(Child& child) noexcept {
   do n = ::recvmsg(child.plan.sync_socket, &message, MSG_CMSG_CLOEXEC);
   while (n < 0 && errno == EINTR);
   if (n != 1) {
-    if (n == 0) errno = ECANCELED;  // The zygote gave up, or is gone.
+    if (n == 0) errno = ECANCELED;
     return -1;
   }
   cmsghdr* header = CMSG_FIRSTHDR(&message);
-  if (header != nullptr && header->cmsg_type == SCM_RIGHTS) {
-    std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    ::memcpy(child.layer_mounts.data(), CMSG_DATA(header), count * sizeof(int));
-    child.outcome.idmapped = count > 0;
-  }
+  if (header == nullptr || header->cmsg_type != SCM_RIGHTS) return 0;
+  std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+  if (count > most) count = most;
+  ::memcpy(mounts, CMSG_DATA(header), count * sizeof(int));
+  return static_cast<int>(count);
+}
+
+int wait_for_ids(Child& child) noexcept {
+  std::size_t extra = child.plan.volume_count + (child.plan.disk ? 1 : 0);
+  if (extra > 0 && receive_mounts(child, child.extra_mounts.data(), extra) < 0) return -1;
+  int layers = receive_mounts(child, child.layer_mounts.data(), kMaxLayers);
+  if (layers < 0) return -1;
+  child.outcome.idmapped = layers > 0;
   return 0;
 }
 
@@ -99,148 +105,6 @@ int take_ids(Child& child) noexcept {
   // inner namespace's maps could not be written. drop_privileges() takes it back before any program
   // runs.
   return ::prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
-}
-
-int scratch_mount(Child& child) noexcept {
-  if (::mount("scratch", "/scratch", "tmpfs", MS_NOSUID | MS_NODEV, child.plan.scratch_options) !=
-      0)
-    return -1;
-  return ::chdir("/scratch");
-}
-
-struct Folder {
-  const char* path;
-  std::uint32_t mode;
-  std::uint32_t id;
-};
-
-int make_folder(const Child& child, const Folder& folder) noexcept {
-  if (::mkdir(folder.path, folder.mode) != 0) return -1;
-  if (folder.id == 0 || child.plan.rootless) return 0;
-  return ::chown(folder.path, folder.id, folder.id);
-}
-
-// The upper layer brings its own /proc, /dev and so on: a directory in the upper layer hides
-// whatever an environment has there, symbolic links included, so no mount below can be led astray.
-int scratch_folders(Child& child) noexcept {
-  if (child.plan.import_root) return ::mkdir("root", 0755);
-  static constexpr Folder kFolders[] = {
-      {"root", 0755, 0},
-      {"work", 0700, 0},
-      {"upper", 0755, 0},
-      {"upper/proc", 0555, 0},
-      {"upper/dev", 0755, 0},
-      {"upper/tmp", 01777, 0},
-      {"upper/workspace", 0755, kUserId},
-      {"upper/home", 0755, 0},
-      {"upper/home/user", 0755, kUserId},
-      {"upper/root", 0700, 0},
-      {"shm", 01777, 0},
-  };
-  for (const Folder& folder : kFolders)
-    if (make_folder(child, folder) != 0) return -1;
-  for (std::size_t i = 0; i < child.plan.layer_count; ++i) {
-    char name[] = "lower0";
-    name[5] = static_cast<char>('0' + i);
-    if (::mkdir(name, 0755) != 0) return -1;
-  }
-  if (!child.plan.read_only) return 0;
-  static constexpr Folder kWritable[] = {
-      {"tmp", 01777, 0}, {"workspace", 0755, kUserId}, {"home", 0755, kUserId}};
-  for (const Folder& folder : kWritable)
-    if (make_folder(child, folder) != 0) return -1;
-  return 0;
-}
-
-int attach_layer(const Child& child, std::size_t i, const char* where) noexcept {
-  if (child.layer_mounts[i] >= 0)
-    return static_cast<int>(::syscall(SYS_move_mount, child.layer_mounts[i], "", AT_FDCWD, where,
-                                      MOVE_MOUNT_F_EMPTY_PATH));
-  return ::mount(child.plan.layers[i].stage_path, where, nullptr, MS_BIND | MS_REC, nullptr);
-}
-
-bool is_root_layer(const Child& child, std::size_t i) noexcept {
-  return child.plan.layers[i].target[0] == '\0';
-}
-
-struct Text {
-  char bytes[256];
-  std::size_t size = 0;
-  void add(const char* part) noexcept {
-    while (*part != '\0' && size + 1 < sizeof bytes) bytes[size++] = *part++;
-    bytes[size] = '\0';
-  }
-};
-
-// One overlay of the layers that share `target`, mounted on `where`.
-int mount_overlay(Child& child, const char* target, const char* where, const char* upper,
-                  const char* work, unsigned long flags) noexcept {
-  Text options;
-  options.add("lowerdir=");
-  bool first = true;
-  for (std::size_t i = 0; i < child.plan.layer_count; ++i) {
-    if (::strcmp(child.plan.layers[i].target, target) != 0) continue;
-    char name[] = "lower0";
-    name[5] = static_cast<char>('0' + i);
-    if (attach_layer(child, i, name) != 0) return -1;
-    if (!first) options.add(":");
-    options.add(name);
-    first = false;
-  }
-  options.add(",upperdir=");
-  options.add(upper);
-  options.add(",workdir=");
-  options.add(work);
-  // userxattr: marks of the overlay itself live where the workload cannot forge them, and redirects
-  // and metadata-only copies, which could point out of a layer, are off.
-  options.add(",userxattr,index=off,xino=off");
-  return ::mount("overlay", where, "overlay", flags, options.bytes);
-}
-
-int root_mount(Child& child) noexcept {
-  if (child.plan.import_root) return attach_layer(child, 0, "root");
-  unsigned long flags = MS_NOSUID | MS_NODEV | (child.plan.read_only ? MS_RDONLY : 0);
-  return mount_overlay(child, "", "root", "upper", "work", flags);
-}
-
-int layer_mounts(Child& child) noexcept {
-  if (child.plan.import_root) return 0;
-  if (::chdir("root") != 0) return -1;
-  for (std::size_t i = 0; i < child.plan.layer_count; ++i) {
-    if (is_root_layer(child, i)) continue;
-    if (child.plan.read_only) {
-      if (attach_layer(child, i, child.plan.layers[i].target) != 0) return -1;
-      continue;
-    }
-    if (::chdir("..") != 0) return -1;
-    char upper[] = "upper_0";
-    char work[] = "work_0";
-    upper[6] = work[5] = static_cast<char>('0' + i);
-    if (::mkdir(upper, 0755) != 0 || ::mkdir(work, 0700) != 0) return -1;
-    Text where;
-    where.add("root/");
-    where.add(child.plan.layers[i].target);
-    if (mount_overlay(child, child.plan.layers[i].target, where.bytes, upper, work,
-                      MS_NOSUID | MS_NODEV) != 0)
-      return -1;
-    if (::chdir("root") != 0) return -1;
-  }
-  return 0;
-}
-
-int writable_mounts(Child& child) noexcept {
-  if (child.plan.import_root || !child.plan.read_only) return 0;
-  if (::mount("../tmp", "tmp", nullptr, MS_BIND, nullptr) != 0) return -1;
-  if (::mount("../workspace", "workspace", nullptr, MS_BIND, nullptr) != 0) return -1;
-  return ::mount("../home", "home/user", nullptr, MS_BIND, nullptr);
-}
-
-int proc_mount(Child& child) noexcept {
-  // An imported root has no /proc of ours to mount on; the scratch root serves as well.
-  if (child.plan.import_root && (::mkdir("/scratch/proc", 0555) != 0 || ::chdir("/scratch") != 0))
-    return -1;
-  // hidepid: programs see those of their own user, and pid 1 is nobody's.
-  return ::mount("proc", "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "hidepid=invisible");
 }
 
 // Before /proc/sys becomes read-only. The first is a lock: no user namespace below the inner one.
@@ -294,33 +158,6 @@ int inner_namespace(Child& child) noexcept {
   return ::kill(pid, SIGKILL);  // The guest reaps it, as it does every orphan.
 }
 
-int proc_masks(Child& child) noexcept {
-  if (child.plan.import_root) return 0;
-  if (::chdir("proc") != 0) return -1;
-  for (const char* name : child.plan.masked_files)
-    if (::mount("/blank/file", name, nullptr, MS_BIND, nullptr) != 0 && errno != ENOENT) return -1;
-  for (const char* name : child.plan.masked_folders)
-    if (::mount("/blank/folder", name, nullptr, MS_BIND, nullptr) != 0 && errno != ENOENT)
-      return -1;
-  if (::mount("sys", "sys", nullptr, MS_BIND, nullptr) != 0) return -1;
-  if (::mount(nullptr, "sys", nullptr,
-              MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0)
-    return -1;
-  return ::chdir("..");
-}
-
-int dev_mounts(Child& child) noexcept {
-  if (child.plan.import_root) return 0;
-  if (::mount("/dev", "dev", nullptr, MS_BIND | MS_REC, nullptr) != 0) return -1;
-  if (::mount(
-          "devpts", "dev/pts", "devpts", MS_NOSUID | MS_NOEXEC,
-          // The machine has some thousand terminals for everybody: a sandbox gets a few of them.
-          child.plan.rootless ? "newinstance,ptmxmode=0666,mode=0620,max=32"
-                              : "newinstance,ptmxmode=0666,mode=0620,max=32,gid=5") != 0)
-    return -1;
-  return ::mount("../shm", "dev/shm", nullptr, MS_BIND, nullptr);
-}
-
 int loopback(Child& child) noexcept {
   if (!child.plan.loopback) return 0;
   int socket = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -334,18 +171,6 @@ int loopback(Child& child) noexcept {
   ::close(socket);
   errno = err;
   return result;
-}
-
-int enter_root(Child& child) noexcept {
-  // The third lock: the kernel refuses user namespaces to a process whose root is not that of its
-  // mount namespace, hence the wrapper around the real root. The browser tier needs them, and goes
-  // without.
-  const char* root = child.plan.nested_namespaces ? "/scratch/root" : "/scratch";
-  if (::chdir(root) != 0) return -1;
-  if (::syscall(SYS_pivot_root, ".", ".") != 0) return -1;
-  if (::umount2(".", MNT_DETACH) != 0) return -1;
-  if (!child.plan.nested_namespaces && ::chroot("root") != 0) return -1;
-  return ::chdir("/");
 }
 
 // Late: only our own code ran so far, and a machine full of busy sandboxes, or a small share of it,
@@ -372,7 +197,7 @@ int limits(Child& child) noexcept {
   if (set_limit(RLIMIT_MSGQUEUE, 819200) != 0) return -1;
   if (set_limit(RLIMIT_SIGPENDING, 4096) != 0) return -1;
   if (set_limit(RLIMIT_NICE, 0) != 0 || set_limit(RLIMIT_RTPRIO, 0) != 0) return -1;
-  if (!child.plan.import_root && set_limit(RLIMIT_FSIZE, child.plan.disk_bytes) != 0) return -1;
+  if (child.plan.file_bytes != 0 && set_limit(RLIMIT_FSIZE, child.plan.file_bytes) != 0) return -1;
   ::umask(022);
   return 0;
 }
@@ -433,12 +258,13 @@ std::uint64_t micros() noexcept {
 void set_up_sandbox(const LaunchPlan& plan, LaunchOutcome& outcome) noexcept {
   using Step = int (*)(Child&) noexcept;
   static constexpr std::array<Step, kLaunchSteps> kSteps{
-      join_groups,     wait_for_ids, take_ids,        scratch_mount, scratch_folders,
-      root_mount,      layer_mounts, writable_mounts, proc_mount,    kernel_settings,
-      inner_namespace, proc_masks,   dev_mounts,      loopback,      enter_root,
-      join_cpu_group,  limits,       drop_privileges, landlock,      gate};
-  Child child{plan, outcome, {}};
+      join_groups,     wait_for_ids,    take_ids,   scratch_mount,   scratch_folders, root_mount,
+      layer_mounts,    writable_mounts, proc_mount, kernel_settings, inner_namespace, proc_masks,
+      dev_mounts,      volume_mounts,   loopback,   enter_root,      join_cpu_group,  limits,
+      drop_privileges, landlock,        gate};
+  Child child{plan, outcome, {}, {}};
   child.layer_mounts.fill(-1);
+  child.extra_mounts.fill(-1);
   std::uint64_t before = micros();
   for (std::uint32_t i = 0; i < kLaunchSteps; ++i) {
     if (kSteps[i](child) != 0) report_and_leave(plan, i, errno);

@@ -27,6 +27,7 @@ enum class LaunchStep : std::uint8_t {
   inner_namespace,
   proc_masks,
   dev_mounts,
+  volume_mounts,
   loopback,
   enter_root,
   join_cpu_group,
@@ -35,7 +36,7 @@ enum class LaunchStep : std::uint8_t {
   landlock,
   gate,
 };
-inline constexpr std::size_t kLaunchSteps = 20;
+inline constexpr std::size_t kLaunchSteps = 21;
 std::string_view to_string(LaunchStep step) noexcept;
 
 // The id of pid 1 in its own (outer) user namespace. It is not mapped in the inner one, where the
@@ -53,6 +54,11 @@ struct MountedLayer {
 
 inline constexpr std::size_t kMaxLayers = 8;
 inline constexpr std::size_t kMaxJoins = 8;
+inline constexpr std::size_t kMaxVolumes = 8;
+
+// Owners of a volume that is a folder of the host's: inside they are 0 and up, on the host a range
+// that nobody else has. A setuid file made inside is nothing special outside.
+inline constexpr std::uint32_t kVolumeIds = 0xfffd0000;
 
 // All pointers belong to the zygote's planner and outlive the child's set-up.
 struct LaunchPlan {
@@ -70,14 +76,18 @@ struct LaunchPlan {
   int landlock_abi = 0;
   bool piped_cores = false;
 
-  const char* scratch_options = nullptr;  // of the tmpfs that holds everything written
+  const char* scratch_options = nullptr;  // of the tmpfs that holds what is written to memory
   std::array<MountedLayer, kMaxLayers> layers{};
   std::size_t layer_count = 0;
   std::span<const char* const> masked_files;  // names in /proc
   std::span<const char* const> masked_folders;
 
+  bool disk = false;  // Comes first of the mounts that arrive on sync_socket; then the volumes.
+  std::array<const char*, kMaxVolumes> volume_targets{};
+  std::size_t volume_count = 0;
+
   std::uint32_t pids = 0;
-  std::uint64_t disk_bytes = 0;
+  std::uint64_t file_bytes = 0;
   sock_fprog gate{};
 };
 

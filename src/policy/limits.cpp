@@ -8,20 +8,22 @@ namespace {
 
 constexpr std::uint64_t kLeastMemory = 16ULL << 20;
 constexpr std::uint64_t kLeastDisk = 1ULL << 20;
-constexpr std::uint32_t kMostPids = 30000;  // A machine has 32768 by default.
+constexpr std::uint64_t kLeastImage = 16ULL << 20;  // A file system needs room of its own.
+constexpr std::uint32_t kMostPids = 30000;          // A machine has 32768 by default.
 
 }  // namespace
 
-Result<void> check(const Limits& limits) {
+Result<void> check(const Limits& limits, FilesIn files) {
   if (limits.memory_bytes < kLeastMemory)
     return fail(Errc::invalid,
                 "memory limit " + format_bytes(limits.memory_bytes) + " is too small",
                 "give at least " + format_bytes(kLeastMemory));
-  if (limits.disk_bytes < kLeastDisk)
+  std::uint64_t least = files == FilesIn::memory ? kLeastDisk : kLeastImage;
+  if (limits.disk_bytes < least)
     return fail(Errc::invalid, "disk limit " + format_bytes(limits.disk_bytes) + " is too small",
-                "give at least " + format_bytes(kLeastDisk));
-  // Files live in memory and are charged to the sandbox: a full disk must leave room to run.
-  if (limits.disk_bytes > limits.memory_bytes / 2)
+                "give at least " + format_bytes(least));
+  // Files in memory are charged to the sandbox: a full disk must leave room to run.
+  if (files == FilesIn::memory && limits.disk_bytes > limits.memory_bytes / 2)
     return fail(
         Errc::invalid,
         "disk limit " + format_bytes(limits.disk_bytes) +

@@ -11,9 +11,10 @@ namespace asr {
 struct Limits {
   // Of the sandbox as a whole.
   std::uint64_t memory_bytes = 512ULL << 20;
-  std::uint32_t milli_cpus = 500;           // 1000 is one core; 0 is no limit
-  std::uint32_t pids = 256;                 // processes and threads of the workload
-  std::uint64_t disk_bytes = 256ULL << 20;  // everything written, /tmp and /dev/shm included
+  std::uint32_t milli_cpus = 500;  // 1000 is one core; 0 is no limit
+  std::uint32_t pids = 256;        // processes and threads of the workload
+  // Everything written, /tmp and /dev/shm included; of a persistent disk, its size when it is made.
+  std::uint64_t disk_bytes = 256ULL << 20;
   std::uint64_t inodes = 65536;
   std::uint32_t open_files = 4096;  // per process
 
@@ -25,7 +26,10 @@ struct Limits {
   friend bool operator==(const Limits&, const Limits&) = default;
 };
 
+// Where what a sandbox writes lies: memory is charged to it, a disk is not.
+enum class FilesIn { memory, disk };
+
 // Refuses values that could not work, with what to write instead.
-Result<void> check(const Limits& limits);
+Result<void> check(const Limits& limits, FilesIn files = FilesIn::memory);
 
 }  // namespace asr

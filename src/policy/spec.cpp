@@ -1,5 +1,8 @@
 #include "policy/spec.hpp"
 
+#include <algorithm>
+#include <array>
+
 namespace asr {
 
 using namespace std::chrono_literals;
@@ -73,10 +76,70 @@ SandboxSpec spec_of(Preset preset) {
   return spec;
 }
 
+namespace {
+
+// The parts of a path between its slashes, if each is an ordinary name.
+std::optional<std::vector<std::string>> plain_parts(std::string_view path) {
+  std::vector<std::string> parts;
+  for (std::size_t from = 0; from <= path.size();) {
+    std::size_t to = std::min(path.find('/', from), path.size());
+    std::string part(path.substr(from, to - from));
+    if (part.empty() || part == "." || part == ".." || part.size() > 255 ||
+        part.find('\0') != std::string::npos)
+      return std::nullopt;
+    parts.push_back(std::move(part));
+    from = to + 1;
+  }
+  return parts;
+}
+
+// Where nothing but the sandbox's own parts may lie.
+constexpr std::array<std::string_view, 14> kReserved{"proc",   "dev",  "sys", "usr",   "etc",
+                                                     "bin",    "sbin", "lib", "lib32", "lib64",
+                                                     "libx32", "boot", "run", "tmp"};
+
+Result<void> check_target(const std::string& target) {
+  constexpr std::size_t kMostTarget = 200;
+  auto bad = [&](const char* why) {
+    return fail(Errc::invalid, "a volume cannot appear at " + target + ": " + why,
+                "use a place such as /workspace/data, /data or /mnt/data");
+  };
+  if (!target.starts_with('/')) return bad("it is not absolute");
+  if (target.size() > kMostTarget) return bad("it is too long");
+  auto parts = plain_parts(std::string_view(target).substr(1));
+  if (!parts) return bad("it is not a plain path");
+  if (std::find(kReserved.begin(), kReserved.end(), parts->front()) != kReserved.end())
+    return bad("that part is the sandbox's own");
+  return {};
+}
+
+Result<void> check_volumes(const SandboxSpec& spec) {
+  if (spec.volumes.size() > kMostVolumes)
+    return fail(Errc::invalid, "more than " + std::to_string(kMostVolumes) + " volumes");
+  for (std::size_t i = 0; i < spec.volumes.size(); ++i) {
+    TRY(check_storage_path(spec.volumes[i].source));
+    TRY(check_target(spec.volumes[i].target));
+    for (std::size_t j = 0; j < i; ++j)
+      if (spec.volumes[i].target == spec.volumes[j].target)
+        return fail(Errc::invalid, "two volumes at " + spec.volumes[i].target);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> check_storage_path(const std::string& path) {
+  if (path.size() < 1024 && plain_parts(path)) return {};
+  return fail(Errc::invalid, "not a name below the storage folder: " + path,
+              "give a relative path without .. and //");
+}
+
 Result<void> check(const SandboxSpec& spec) {
+  if (spec.disk) TRY(check_storage_path(spec.disk->path));
+  TRY(check_volumes(spec));
   if (spec.environment.kind != Environment::Kind::host && spec.environment.path.empty())
     return fail(Errc::invalid, "the environment has no path");
-  return check(spec.limits);
+  return check(spec.limits, spec.disk ? FilesIn::disk : FilesIn::memory);
 }
 
 std::string pool_key(const SandboxSpec& spec) {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "policy/limits.hpp"
 
@@ -44,12 +45,33 @@ enum class SyscallTier {
   browser,  // and what Chromium's own sandbox needs: nested user, pid and network namespaces
 };
 
+// A file on the host that holds everything a sandbox writes but /tmp and /dev/shm. The next sandbox
+// with the same one finds it all again. It is made when it is first used, with the size of
+// Limits::disk_bytes; one at a time may use it.
+struct PersistentDisk {
+  std::string path;  // below EngineOptions::storage_dir
+
+  friend bool operator==(const PersistentDisk&, const PersistentDisk&) = default;
+};
+
+// Files that several sandboxes may share, at the same time or one after the other.
+struct Volume {
+  std::string source;  // below EngineOptions::storage_dir; see Engine::make_volume()
+  std::string target;  // where it appears inside
+  bool read_only = false;
+
+  friend bool operator==(const Volume&, const Volume&) = default;
+};
+inline constexpr std::size_t kMostVolumes = 8;
+
 struct SandboxSpec {
   Environment environment;
   RootMode root = RootMode::writable;
   Network network = Network::loopback;
   SyscallTier tier = SyscallTier::strict;
   Limits limits;
+  std::optional<PersistentDisk> disk;
+  std::vector<Volume> volumes;
 
   friend bool operator==(const SandboxSpec&, const SandboxSpec&) = default;
 };
@@ -63,6 +85,12 @@ std::string_view to_string(SyscallTier tier) noexcept;
 
 SandboxSpec spec_of(Preset preset);
 Result<void> check(const SandboxSpec& spec);
+
+// A plain name below the storage folder: no "..", no link can lead out of it.
+Result<void> check_storage_path(const std::string& path);
+
+// Those with files of their own on the host are made for whoever asks, never in advance.
+inline bool can_be_pooled(const SandboxSpec& spec) { return !spec.disk && spec.volumes.empty(); }
 
 // Equal keys can be served from the same warm pool. Limits of single executions are not part of it.
 std::string pool_key(const SandboxSpec& spec);

@@ -8,6 +8,8 @@
 namespace asr {
 namespace {
 
+using namespace std::string_literals;
+
 using namespace std::chrono_literals;
 
 TEST(Spec, EnvironmentsComeBackAsTheyAreWritten) {
@@ -87,6 +89,56 @@ TEST(Spec, APathCannotForgeAKey) {
   SandboxSpec plain;
   plain.environment = {Environment::Kind::folder, "/a"};
   EXPECT_NE(pool_key(forged), pool_key(plain));
+}
+
+TEST(Spec, VolumesAppearOnlyWhereTheyMay) {
+  auto at = [](std::string target) {
+    SandboxSpec spec;
+    spec.volumes.push_back({"data", std::move(target), false});
+    return check(spec).has_value();
+  };
+  for (const char* target : {"/data", "/workspace", "/workspace/a/b", "/home/user/x", "/mnt/x",
+                             "/opt/models", "/var/lib/x", "/procession"})
+    EXPECT_TRUE(at(target)) << target;
+  for (const char* target :
+       {"",         "/",         "data",   "./data", "/proc", "/proc/x",  "/dev/shm",
+        "/usr/lib", "/etc",      "/etc/x", "/sys/x", "/bin",  "/lib64/x", "/run/x",
+        "/tmp",     "/a/../etc", "/..",    "/a/./b", "/a//b", "/a/",      "//a"})
+    EXPECT_FALSE(at(target)) << target;
+  EXPECT_FALSE(at("/data\0x"s));
+  EXPECT_FALSE(at("/" + std::string(300, 'a')));
+}
+
+TEST(Spec, StorageHasPlainRelativeNames) {
+  for (const char* path : {"a", "a/b", "tenant/disk.img", "a..b", "..a"})
+    EXPECT_TRUE(check_storage_path(path)) << path;
+  for (const char* path : {"", "/a", "../a", "a/../b", "a/", ".", "a//b", "./a"})
+    EXPECT_FALSE(check_storage_path(path)) << path;
+  SandboxSpec spec;
+  spec.disk = PersistentDisk{"../x"};
+  EXPECT_FALSE(check(spec));
+}
+
+TEST(Spec, VolumesAreFewAndDoNotHideEachOther) {
+  SandboxSpec spec;
+  spec.volumes = {{"a", "/data", false}, {"b", "/data", true}};
+  EXPECT_FALSE(check(spec));
+  spec.volumes.clear();
+  for (int i = 0; i < 9; ++i) spec.volumes.push_back({"a", "/v" + std::to_string(i), false});
+  EXPECT_FALSE(check(spec));
+  spec.volumes.pop_back();
+  EXPECT_TRUE(check(spec));
+}
+
+TEST(Spec, ADiskMayBeLargerThanMemory) {
+  SandboxSpec spec;
+  spec.limits.disk_bytes = spec.limits.memory_bytes * 10;
+  EXPECT_FALSE(check(spec));
+  spec.disk = PersistentDisk{"d"};
+  EXPECT_TRUE(check(spec));
+  spec.limits.disk_bytes = 1 << 20;
+  EXPECT_FALSE(check(spec)) << "too small for a file system";
+  EXPECT_FALSE(can_be_pooled(spec));
 }
 
 }  // namespace

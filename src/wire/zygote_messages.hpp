@@ -51,9 +51,20 @@ struct Configure {
   }
 };
 
+// A mount that comes with a request, and where it goes.
+struct VolumeMount {
+  std::string target;  // absolute, inside
+  bool read_only = false;
+  bool shifted = false;  // Its owners on the host are kVolumeIds and up, not 0 and up.
+  template <class V>
+  void fields(V& v) {
+    v(target), v(read_only), v(shifted);
+  }
+};
+
 // Descriptors: the guest's socket; then, if `into_cgroup`, the v2 group's directory; then
 // `join_count` files named tasks of v1 groups, of which the last is the one that shares out the
-// processors if `cpu_join_last`.
+// processors if `cpu_join_last`; then the disk's mount, if `disk`; then one mount per volume.
 struct Create {
   static constexpr auto kType = ZygoteType::create;
   std::uint32_t first_id =
@@ -66,13 +77,17 @@ struct Create {
   bool browser = false;
   bool sample_memory = false;  // No cgroup holds the memory limit: the guest watches it.
   std::uint64_t memory_bytes = 0;
-  std::uint64_t disk_bytes = 0;
+  std::uint64_t scratch_bytes = 0;  // of what lies in memory
+  std::uint64_t file_bytes = 0;     // of one file, wherever it lies; 0 is no limit
   std::uint64_t inodes = 0;
   std::uint32_t pids = 0;
+  bool disk = false;
+  std::vector<VolumeMount> volumes;  // a folder before what lies in it
   template <class V>
   void fields(V& v) {
     v(first_id), v(into_cgroup), v(join_count), v(cpu_join_last), v(read_only), v(loopback),
-        v(browser), v(sample_memory), v(memory_bytes), v(disk_bytes), v(inodes), v(pids);
+        v(browser), v(sample_memory), v(memory_bytes), v(scratch_bytes), v(file_bytes), v(inodes),
+        v(pids), v(disk), v(volumes);
   }
 };
 

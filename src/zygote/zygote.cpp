@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include "guest/guest.hpp"
@@ -55,7 +56,8 @@ class Zygote {
   Result<void> configure(const Configure& configure);
   Result<int> launch(const Create& create, std::vector<UniqueFd>& fds, UniqueFd& pidfd);
   Result<void> map_ids(int pid, const Create& create) const;
-  Result<void> release(int pid, int sync) const;
+  Result<void> release(int pid, int sync, const Create& create, std::span<UniqueFd> extra) const;
+  Result<void> map_extra(const Create& create, int userns, std::span<UniqueFd> extra) const;
   LaunchPlan plan_for(const Create& create, const std::vector<UniqueFd>& fds, int sync,
                       const std::string& scratch_options);
   void handle(const Frame& frame, std::vector<UniqueFd> fds);
@@ -154,8 +156,12 @@ LaunchPlan Zygote::plan_for(const Create& create, const std::vector<UniqueFd>& f
     plan.layers[i] = {layer_paths_[i].c_str(), configure_.layers[i].target.c_str()};
   plan.masked_files = masked_files_;
   plan.masked_folders = masked_folders_;
+  plan.disk = create.disk;
+  plan.volume_count = create.volumes.size();
+  for (std::size_t i = 0; i < plan.volume_count; ++i)
+    plan.volume_targets[i] = create.volumes[i].target.c_str();
   plan.pids = create.pids;
-  plan.disk_bytes = create.disk_bytes;
+  plan.file_bytes = configure_.import ? 0 : create.file_bytes;
   plan.gate = program_of(create.browser ? browser_gate_ : strict_gate_);
   return plan;
 }
@@ -172,20 +178,42 @@ Result<void> Zygote::map_ids(int pid, const Create& create) const {
   return write_value(AT_FDCWD, proc + "gid_map", map);
 }
 
+// The disk's files belong to the same ids inside, whatever range this sandbox has; so do a
+// volume's, whose ids on the host may be others.
+Result<void> Zygote::map_extra(const Create& create, int userns, std::span<UniqueFd> extra) const {
+  if (create.disk) TRY(idmap(extra[0].get(), userns, Access::writable));
+  std::span<UniqueFd> volumes = extra.subspan(create.disk ? 1 : 0);
+  UniqueFd shifted;
+  for (std::size_t i = 0; i < volumes.size(); ++i) {
+    const wire::VolumeMount& volume = create.volumes[i];
+    if (volume.shifted && !shifted)
+      shifted = TRY(make_userns(kVolumeIds, create.first_id, kIdsPerSandbox));
+    Access access = volume.read_only ? Access::read_only : Access::writable;
+    TRY(idmap(volumes[i].get(), volume.shifted ? shifted.get() : userns, access));
+  }
+  return {};
+}
+
 // Lets the child go on, with the environment's layers under its own ids where that can be had.
-Result<void> Zygote::release(int pid, int sync) const {
+Result<void> Zygote::release(int pid, int sync, const Create& create,
+                             std::span<UniqueFd> extra) const {
+  auto send = [&](std::string_view byte, std::span<const UniqueFd> fds) {
+    std::vector<int> borrowed;
+    for (const UniqueFd& fd : fds) borrowed.push_back(fd.get());
+    return send_packet(sync, byte, borrowed);
+  };
   std::vector<UniqueFd> mounts;
-  if (stage_.idmaps) {
+  if (stage_.idmaps || !extra.empty()) {
     UniqueFd userns(
         ::open(("/proc/" + std::to_string(pid) + "/ns/user").c_str(), O_RDONLY | O_CLOEXEC));
     if (!userns) return fail_errno("open user namespace");
+    TRY(map_extra(create, userns.get(), extra));
+    if (!extra.empty()) TRY(send("m", extra));
     Access access = configure_.import ? Access::writable : Access::read_only;
     for (const std::string& path : layer_paths_)
-      mounts.push_back(TRY(idmapped_clone(path, userns.get(), access)));
+      if (stage_.idmaps) mounts.push_back(TRY(idmapped_clone(path, userns.get(), access)));
   }
-  std::vector<int> borrowed;
-  for (const UniqueFd& mount : mounts) borrowed.push_back(mount.get());
-  return send_packet(sync, "g", borrowed);
+  return send("g", mounts);
 }
 
 // Borrows a uid for the time of clone3(): the kernel charges a user namespace's quotas to its
@@ -213,11 +241,13 @@ class BorrowedUid {
 };
 
 Result<int> Zygote::launch(const Create& create, std::vector<UniqueFd>& fds, UniqueFd& pidfd) {
-  std::size_t expected = 1 + (create.into_cgroup ? 1 : 0) + create.join_count;
-  if (fds.size() != expected || create.join_count > kMaxJoins)
-    return fail(Errc::invalid, "wrong number of descriptors");
+  if (create.join_count > kMaxJoins || create.volumes.size() > kMaxVolumes)
+    return fail(Errc::invalid, "too many groups or volumes");
+  std::size_t joined = 1 + (create.into_cgroup ? 1 : 0) + create.join_count;
+  std::size_t extra = (create.disk ? 1 : 0) + create.volumes.size();
+  if (fds.size() != joined + extra) return fail(Errc::invalid, "wrong number of descriptors");
   SocketPair sync = TRY(seqpacket_pair());
-  std::string scratch_options = "mode=0755,size=" + std::to_string(create.disk_bytes) +
+  std::string scratch_options = "mode=0755,size=" + std::to_string(create.scratch_bytes) +
                                 ",nr_inodes=" + std::to_string(create.inodes);
   LaunchPlan plan = plan_for(create, fds, sync.second.get(), scratch_options);
 
@@ -238,8 +268,13 @@ Result<int> Zygote::launch(const Create& create, std::vector<UniqueFd>& fds, Uni
     LaunchOutcome outcome;
     sync.first.reset();
     set_up_sandbox(plan, outcome);
-    GuestConfig config{plan.guest_socket, outcome.inner_userns, configure_.gate_secret,
-                       configure_.rootless, create.sample_memory ? create.memory_bytes : 0};
+    GuestConfig config;
+    config.socket = plan.guest_socket;
+    config.inner_userns = outcome.inner_userns;
+    config.gate_secret = configure_.gate_secret;
+    config.rootless = configure_.rootless;
+    config.watched_memory_bytes = create.sample_memory ? create.memory_bytes : 0;
+    config.disk = create.disk;
     run_guest(config, outcome, configure_.landlock_abi);
   }
   int clone_errno = errno;
@@ -248,7 +283,9 @@ Result<int> Zygote::launch(const Create& create, std::vector<UniqueFd>& fds, Uni
   pidfd = UniqueFd(raw_pidfd);
 
   auto mapped = map_ids(static_cast<int>(pid), create);
-  if (mapped) mapped = release(static_cast<int>(pid), sync.first.get());
+  if (mapped)
+    mapped =
+        release(static_cast<int>(pid), sync.first.get(), create, std::span(fds).subspan(joined));
   if (!mapped) {
     // Closing its socket ends a child that waits; killing it ends one that does not.
     (void)::syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);

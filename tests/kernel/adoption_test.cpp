@@ -1,17 +1,14 @@
 // Sandboxes that outlive their daemon, and the next one that gets them back.
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <fstream>
 #include <map>
 #include <set>
-#include <sstream>
 #include <thread>
 
-#include "base/unique_fd.hpp"
+#include "kept_victim.hpp"
 #include "kernel_test.hpp"
 
 namespace asr::test {
@@ -22,44 +19,12 @@ namespace fs = std::filesystem;
 class Adoption : public KernelTest {
  protected:
   Adoption() { options().instance = "node"; }
-  ~Adoption() override {
-    if (victim_ > 0) kill_victim();
-  }
 
   // Pids of its sandboxes.
   std::vector<int> start_victim(const std::string& what, int count = 1) {
-    int ends[2];
-    EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-    UniqueFd reader(ends[0]);
-    UniqueFd writer(ends[1]);
-    posix_spawn_file_actions_t actions;
-    ::posix_spawn_file_actions_init(&actions);
-    ::posix_spawn_file_actions_adddup2(&actions, writer.get(), 1);
-    std::vector<std::string> words{
-        ASR_KEPT_VICTIM,      options().runtime_dir, options().cache_dir, *options().instance, what,
-        std::to_string(count)};
-    std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    EXPECT_EQ(::posix_spawn(&victim_, argv[0], &actions, nullptr, argv.data(), environ), 0);
-    ::posix_spawn_file_actions_destroy(&actions);
-    writer.reset();
-    std::string line;
-    char c = 0;
-    while (::read(reader.get(), &c, 1) == 1 && c != '\n') line += c;
-    std::istringstream text(line);
-    std::string ready;
-    text >> ready;
-    EXPECT_EQ(ready, "ready") << "the daemon did not start";
-    std::vector<int> pids;
-    for (int pid = 0; text >> pid;) pids.push_back(pid);
-    return pids;
+    return victim_.start(options(), what, count);
   }
-  void kill_victim() {
-    signal_one(victim_, SIGKILL);
-    ::waitpid(victim_, nullptr, 0);
-    victim_ = -1;
-  }
+  void kill_victim() { victim_.kill(); }
 
   // By label.
   std::map<std::string, SandboxPtr> adopted() {
@@ -80,7 +45,7 @@ class Adoption : public KernelTest {
   }
 
   std::string instance() { return engine()->instance_dir().filename(); }
-  int victim_ = -1;
+  KeptVictim victim_;
 };
 
 // A child of any of its threads; -1 if there is none.
@@ -318,12 +283,13 @@ TEST_F(Adoption, TheKeeperHasNoPrivileges) {
 
 TEST_F(Adoption, ADeadKeeperIsReplacedAndGivenEverything) {
   start_victim("all");
-  int keeper = keeper_of(victim_);
+  int keeper = keeper_of(victim_.pid());
   ASSERT_GT(keeper, 0);
   for (int round = 0; round < 2; ++round) {
     int dead = keeper;
     signal_one(dead, SIGKILL);
-    ASSERT_TRUE(eventually([&] { return (keeper = keeper_of(victim_)) > 0 && keeper != dead; }));
+    ASSERT_TRUE(
+        eventually([&] { return (keeper = keeper_of(victim_.pid())) > 0 && keeper != dead; }));
   }
   std::this_thread::sleep_for(500ms);  // It is given everything as soon as it is there.
   kill_victim();
@@ -337,9 +303,9 @@ TEST_F(Adoption, ADeadKeeperIsReplacedAndGivenEverything) {
 
 TEST_F(Adoption, WithoutAKeeperSandboxesLiveAsLongAsTheDaemon) {
   std::vector<int> pids = start_victim("plain", 2);
-  int keeper = keeper_of(victim_);
+  int keeper = keeper_of(victim_.pid());
   ASSERT_GT(keeper, 0);
-  signal_one(victim_, SIGSTOP);  // It cannot start another.
+  signal_one(victim_.pid(), SIGSTOP);  // It cannot start another.
   signal_one(keeper, SIGKILL);
   std::this_thread::sleep_for(100ms);
   for (int pid : pids) EXPECT_TRUE(process_lives(pid));
@@ -353,7 +319,7 @@ TEST_F(Adoption, SandboxesDoNotWaitForEver) {
   ::setenv("ASR_KEEP_FOR", "1", 1);
   std::vector<int> pids = start_victim("plain", 2);
   ::unsetenv("ASR_KEEP_FOR");
-  int keeper = keeper_of(victim_);
+  int keeper = keeper_of(victim_.pid());
   kill_victim();
   std::this_thread::sleep_for(300ms);
   for (int pid : pids) EXPECT_TRUE(process_lives(pid));

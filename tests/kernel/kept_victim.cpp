@@ -1,5 +1,5 @@
 // A daemon for tests to kill, with sandboxes that are to outlive it.
-//   kept_victim RUNTIME_DIR CACHE_DIR INSTANCE WHAT [COUNT]
+//   kept_victim RUNTIME_DIR CACHE_DIR INSTANCE WHAT [COUNT [STORAGE_DIR]]
 // WHAT: plain    COUNT kept sandboxes
 //       all      20 of them: 0 counts on stdout, 1 has a file, 2 is paused, 3 has a terminal, 4
 //       runs
@@ -7,6 +7,7 @@
 //                lies in RUNTIME_DIR/counted
 //       loose    one kept, one not, and a pool
 //       crowd    one with COUNT programs that all end in three seconds
+//       storage  one kept and one not, each with a disk (kept, loose) and the volume `shared`
 //       churn    makes, keeps, uses and ends sandboxes until it is killed
 // Says "ready", the pids of its sandboxes, and waits for its end.
 #include <unistd.h>
@@ -66,6 +67,22 @@ class Victim {
     engine_.must(boxes_[0]->keep("box-0"));
     for (int i = 0; i < count; ++i)
       keep(*boxes_[0], shell("sleep 3; exit " + std::to_string(i % 100)), std::to_string(i));
+  }
+
+  void storage() {
+    VolumeOptions volume;
+    volume.bytes = 16 << 20;
+    engine_.must(engine_->make_volume("shared", volume));
+    for (const char* name : {"kept", "loose"}) {
+      SandboxSpec spec = spec_of(Preset::standard);
+      spec.disk = PersistentDisk{name};
+      spec.limits.disk_bytes = 32 << 20;
+      spec.volumes.push_back({"shared", "/data", false});
+      boxes_.push_back(engine_.sandbox(spec));
+      engine_.sh(*boxes_.back(), std::string("echo ") + name + " > /workspace/name; echo " + name +
+                                     " > /data/" + name + "; sync");
+    }
+    engine_.must(boxes_[0]->keep("kept"));
   }
 
   [[noreturn]] void churn() {
@@ -143,6 +160,7 @@ int run(int argc, char** argv) {
   options.cache_dir = argv[2];
   options.instance = argv[3];
   options.zygotes = 1;
+  if (argc > 6) options.storage_dir = argv[6];
   if (const char* seconds = std::getenv("ASR_KEEP_FOR"))
     options.keep_for = std::chrono::seconds(std::stoi(seconds));
   Victim victim(options);
@@ -152,6 +170,7 @@ int run(int argc, char** argv) {
   if (what == "all") victim.all();
   if (what == "loose") victim.loose();
   if (what == "crowd") victim.crowd(count);
+  if (what == "storage") victim.storage();
   if (what == "churn") victim.churn();
   victim.ready();
   for (;;) ::pause();

@@ -1,0 +1,37 @@
+#include "engine/storage_lease.hpp"
+
+#include "engine/storage.hpp"
+
+namespace asr {
+
+void StorageLease::end() {
+  if (auto storage = storage_.lock(); storage && disk_) storage->expect_end(disk_->file());
+}
+
+void StorageLease::leave() {
+  if (disk_) disk_->leave();
+  for (const auto& volume : volumes_) volume->leave();
+}
+
+std::vector<StorageRecord> StorageLease::records() const {
+  std::vector<StorageRecord> records;
+  if (disk_) records.push_back({StorageRecord::Kind::disk, disk_->loop()});
+  for (const auto& volume : volumes_)
+    records.push_back({StorageRecord::Kind::volume, volume->loop()});
+  for (std::size_t i = 0; i < folders_.size(); ++i)
+    records.push_back({StorageRecord::Kind::folder, 0});
+  return records;
+}
+
+std::vector<int> StorageLease::descriptors() const {
+  std::vector<int> fds;
+  if (disk_) fds.push_back(disk_->file());
+  for (const auto& volume : volumes_) {
+    fds.push_back(volume->file());
+    fds.push_back(volume->device());
+  }
+  for (const UniqueFd& folder : folders_) fds.push_back(folder.get());
+  return fds;
+}
+
+}  // namespace asr
