@@ -1,8 +1,6 @@
 #include "engine/cgroups.hpp"
 
-#include <dirent.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,13 +11,11 @@
 
 #include "base/scope_exit.hpp"
 #include "os/file.hpp"
-#include "os/pidfd.hpp"
 
 namespace asr {
 
 namespace {
 
-constexpr const char* kFamily = "agent-sandbox";
 // Room for pid 1 and its workers above what the workload may have.
 constexpr std::uint32_t kGuestPids = 16;
 // Groups kept for the next sandbox, and what may still be charged to one of them.
@@ -49,17 +45,6 @@ std::string cpu_quota(std::uint32_t milli_cpus) {
   return std::to_string(static_cast<std::uint64_t>(milli_cpus) * 100);  // µs of every 100 ms
 }
 
-std::vector<std::string> folders_in(int dir) {
-  std::vector<std::string> names;
-  int copy = ::openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (copy < 0) return names;
-  std::unique_ptr<DIR, int (*)(DIR*)> stream(::fdopendir(copy), ::closedir);
-  if (!stream) return names;
-  while (dirent* entry = ::readdir(stream.get()))
-    if (entry->d_type == DT_DIR && entry->d_name[0] != '.') names.emplace_back(entry->d_name);
-  return names;
-}
-
 std::string name_of(std::uint64_t number) { return "s" + std::to_string(number); }
 
 // 0 for what is no group of ours.
@@ -76,15 +61,16 @@ std::optional<Cgroups::Tree> Cgroups::prepare(const Hierarchy& hierarchy,
   auto attempt = [&]() -> Result<Tree> {
     UniqueFd root = TRY(open_dir(AT_FDCWD, hierarchy.mount));
     if (hierarchy.v2) delegate(root.get(), hierarchy);
-    TRY(make_group(root.get(), kFamily));
-    UniqueFd family = TRY(open_dir(root.get(), kFamily));
+    TRY(make_group(root.get(), kCgroupFamily));
+    UniqueFd family = TRY(open_dir(root.get(), kCgroupFamily));
     if (hierarchy.v2) delegate(family.get(), hierarchy);
     TRY(make_group(family.get(), instance.text));
     ScopeExit unmake([&] { ::unlinkat(family.get(), instance.text.c_str(), AT_REMOVEDIR); });
     UniqueFd own = TRY(open_dir(family.get(), instance.text));
     unmake.dismiss();
     if (hierarchy.v2) delegate(own.get(), hierarchy);
-    return Tree{hierarchy, std::move(own), hierarchy.mount + "/" + kFamily + "/" + instance.text};
+    return Tree{hierarchy, std::move(own),
+                hierarchy.mount + "/" + kCgroupFamily + "/" + instance.text};
   };
   auto tree = attempt();
   if (tree) return *std::move(tree);
@@ -460,69 +446,6 @@ std::vector<IsolationFact> Cgroups::facts() const {
                       v2_ ? "" : "no cgroup v2 tree can be used" + hint};
   facts.push_back(pause);
   return facts;
-}
-
-namespace {
-
-// Kills what is in a group and waits until it is empty. Without cgroup.kill, by pidfd from the
-// list.
-std::uint32_t kill_group(int group) {
-  using namespace std::chrono_literals;
-  auto count = [&] {
-    auto procs = read_small_file(group, "cgroup.procs", 4 << 20);
-    return procs && !procs->empty()
-               ? static_cast<std::uint32_t>(std::count(procs->begin(), procs->end(), '\n') + 1)
-               : 0U;
-  };
-  std::uint32_t found = count();
-  for (int round = 0; round < 200 && count() > 0; ++round) {
-    if (!write_value(group, "cgroup.kill", "1")) {
-      auto procs = read_small_file(group, "cgroup.procs", 4 << 20);
-      for (std::size_t at = 0; procs && at < procs->size();) {
-        int pid = 0;
-        std::from_chars(procs->data() + at, procs->data() + procs->size(), pid);
-        if (auto pidfd = open_pidfd(pid)) (void)send_signal(pidfd->get(), SIGKILL);
-        std::size_t end = procs->find('\n', at);
-        at = end == std::string::npos ? procs->size() : end + 1;
-      }
-    }
-    std::this_thread::sleep_for(5ms);
-  }
-  return found;
-}
-
-}  // namespace
-
-CgroupSweep sweep_cgroups(const InstanceId& instance, const std::set<std::string>& spared) {
-  using namespace std::chrono_literals;
-  CgroupSweep sweep;
-  auto hierarchies = find_hierarchies();
-  if (!hierarchies) return sweep;
-  // v2 first: killing there empties the v1 groups, too.
-  std::stable_sort(hierarchies->begin(), hierarchies->end(),
-                   [](const Hierarchy& a, const Hierarchy& b) { return a.v2 > b.v2; });
-  std::vector<std::string> seen;
-  for (const Hierarchy& hierarchy : *hierarchies) {
-    std::string path = hierarchy.mount + "/" + kFamily + "/" + instance.text;
-    auto own = open_dir(AT_FDCWD, path);
-    if (!own) continue;
-    for (const std::string& name : folders_in(own->get())) {
-      if (spared.contains(name)) continue;
-      if (std::find(seen.begin(), seen.end(), name) == seen.end()) seen.push_back(name);
-      if (auto group = open_dir(own->get(), name)) sweep.processes += kill_group(group->get());
-      int tries = 0;
-      int failed = 0;
-      while ((failed = ::unlinkat(own->get(), name.c_str(), AT_REMOVEDIR)) != 0 && errno == EBUSY &&
-             ++tries < 200)
-        std::this_thread::sleep_for(5ms);
-      if (failed != 0 && errno != ENOENT && !spared.empty())
-        sweep.problems.push_back(path + "/" + name + ": " + errno_error(errno, "rmdir").what);
-    }
-    if (spared.empty() && ::rmdir(path.c_str()) != 0 && errno != ENOENT)
-      sweep.problems.push_back(path + ": " + errno_error(errno, "rmdir").what);
-  }
-  sweep.sandboxes = static_cast<std::uint32_t>(seen.size());
-  return sweep;
 }
 
 }  // namespace asr

@@ -29,6 +29,9 @@
 
 namespace asr {
 
+// The folder of all instances in each hierarchy.
+inline constexpr const char* kCgroupFamily = "agent-sandbox";
+
 struct CgroupTotals {
   std::uint64_t memory_bytes = 0;  // of all sandboxes together
   std::uint32_t pids = 0;
@@ -121,6 +124,8 @@ class Cgroups {
   std::uint64_t last_loan_ = 0;
   bool closed_ = false;
 };
+
+std::vector<std::string> folders_in(int dir);  // names of the groups in a group
 
 // Removes the groups an instance left behind but for those named, killing what is still in them.
 // Counts what it found.

@@ -51,7 +51,10 @@ Isolation isolation_of(const SandboxSpec& spec, const wire::Hello& hello, const 
         unlimited ? "a volume that is a folder has no limit: make it with a size" : "");
   add("network", Guarantee::full,
       spec.network == Network::none ? "an empty network namespace"
-                                    : "a network namespace with loopback only");
+      : spec.network == Network::loopback
+          ? "a network namespace with loopback only"
+          : "a network namespace with loopback only; connections to "
+            "one port there are handed to the engine's caller");
   for (IsolationFact fact : cgroups.facts()) {
     if (fact.name == "memory_limit" && fact.guarantee == Guarantee::none) {
       fact.guarantee = Guarantee::partial;

@@ -66,6 +66,8 @@ asio::awaitable<Result<void>> NativeSandbox::keep_on_strand(std::string label) {
   auto keeping = birth_.keeper->keep(*std::move(thing));
   auto kept = co_await std::move(keeping);
   if (!kept) kept_ = false;
+  // It may have ended while it was being kept, too early to know that there is something to forget.
+  if (buried_) birth_.keeper->forget(birth_.id.text);
   co_return kept;
 }
 

@@ -247,7 +247,8 @@ asio::awaitable<Result<std::shared_ptr<NativeSandbox>>> NativeEngine::launch(
   create.join_count = static_cast<std::uint32_t>(joins.v1_tasks.size());
   create.cpu_join_last = joins.cpu_is_last;
   create.read_only = spec.root == RootMode::read_only;
-  create.loopback = spec.network == Network::loopback;
+  create.loopback = spec.network != Network::none;
+  if (spec.network == Network::proxied) create.proxy_port = spec.proxy_port;
   create.browser = spec.tier == SyscallTier::browser;
   create.sample_memory = !cgroups_->limits_memory();
   create.memory_bytes = spec.limits.memory_bytes;

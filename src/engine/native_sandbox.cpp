@@ -26,7 +26,10 @@ constexpr std::size_t kMostProcesses = 100'000;
 }  // namespace
 
 NativeSandbox::NativeSandbox(Birth birth, std::function<void(Remains)> bury)
-    : birth_(std::move(birth)), bury_(std::move(bury)) {}
+    : birth_(std::move(birth)), bury_(std::move(bury)) {
+  if (birth_.spec.network == Network::proxied)
+    egress_ = std::make_shared<EgressQueue>(birth_.channel, birth_.spec.proxy_port);
+}
 
 NativeSandbox::~NativeSandbox() {
   drop_adopted();
@@ -37,8 +40,14 @@ NativeSandbox::~NativeSandbox() {
 }
 
 void NativeSandbox::begin() {
-  birth_.channel->open([](const Letter&) {},
-                       [weak = weak_from_this()] {
+  auto unasked = [egress = std::weak_ptr(egress_)](Letter letter) {
+    // The rest are answers to somebody who is gone.
+    bool accepted = letter.type == static_cast<std::uint16_t>(wire::GuestType::accepted);
+    if (auto queue = egress.lock(); queue && accepted) queue->put(std::move(letter));
+  };
+  birth_.channel->open(std::move(unasked),
+                       [weak = weak_from_this(), egress = std::weak_ptr(egress_)] {
+                         if (auto queue = egress.lock()) queue->close();
                          auto self = weak.lock();
                          if (!self || self->left_) return;
                          self->state_ = SandboxState::gone;
@@ -210,6 +219,16 @@ asio::awaitable<Result<void>> NativeSandbox::kill_all() { return request_done(wi
 
 // ---- life
 // ----------------------------------------------------------------------------------------
+
+asio::awaitable<Result<UniqueFd>> NativeSandbox::accept_egress() {
+  if (!egress_)
+    co_return fail(Errc::invalid, "the sandbox has no proxy", "make it with Network::proxied");
+  if (state_ == SandboxState::gone)
+    co_return fail(Errc::gone, "the sandbox has ended", "create a new one");
+  // Not the sandbox itself: whoever waits for a connection does not keep it alive.
+  auto taking = egress_->take();
+  co_return co_await on_strand(strand(), std::move(taking));
+}
 
 asio::awaitable<Result<void>> NativeSandbox::ping() {
   return request_done(wire::Ping{}, kPingWithin);

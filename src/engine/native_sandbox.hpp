@@ -7,6 +7,7 @@
 
 #include "engine/cgroups.hpp"
 #include "engine/channel.hpp"
+#include "engine/egress_queue.hpp"
 #include "engine/guest_answers.hpp"
 #include "engine/id_ranges.hpp"
 #include "engine/keeper_link.hpp"
@@ -111,6 +112,7 @@ class NativeSandbox final : public Sandbox, public std::enable_shared_from_this<
                                                     std::string user) override;
   asio::awaitable<Result<UniqueFd>> connect(std::uint16_t port) override;
 
+  asio::awaitable<Result<UniqueFd>> accept_egress() override;
   asio::awaitable<Result<void>> ping() override;
   asio::awaitable<Result<void>> pause() override;
   asio::awaitable<Result<void>> resume() override;
@@ -151,6 +153,7 @@ class NativeSandbox final : public Sandbox, public std::enable_shared_from_this<
   std::atomic<SandboxState> state_{SandboxState::ready};
   std::atomic<bool> buried_{false};
   PausedTime paused_time_;
+  std::shared_ptr<EgressQueue> egress_;  // Only with Network::proxied.
 
   Label label_;
   std::atomic<bool> kept_{false};

@@ -42,7 +42,8 @@ void visit(V& v, std::vector<T>& values, Fields fields) {
 template <class V>
 void visit(V& v, SandboxSpec& spec) {
   Limits& limits = spec.limits;
-  v(spec.environment.kind), v(spec.environment.path), v(spec.root), v(spec.network), v(spec.tier);
+  v(spec.environment.kind), v(spec.environment.path), v(spec.root), v(spec.network),
+      v(spec.proxy_port), v(spec.tier);
   v(limits.memory_bytes), v(limits.milli_cpus), v(limits.pids), v(limits.disk_bytes);
   v(limits.inodes), v(limits.open_files), v(limits.wall_time), v(limits.cpu_time);
   v(limits.output_bytes);

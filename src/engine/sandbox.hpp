@@ -124,6 +124,11 @@ class Sandbox {
   // A connection to a TCP port inside.
   virtual asio::awaitable<Result<UniqueFd>> connect(std::uint16_t port) = 0;
 
+  // With Network::proxied: the next connection that a program has made to the proxy's port, for the
+  // caller to serve and to close. Its bytes are the program's own. While nobody asks, connections
+  // wait inside. The descriptor does not block.
+  virtual asio::awaitable<Result<UniqueFd>> accept_egress() = 0;
+
   virtual asio::awaitable<Result<void>> ping() = 0;
   virtual asio::awaitable<Result<void>> pause() = 0;
   virtual asio::awaitable<Result<void>> resume() = 0;

@@ -20,6 +20,7 @@ struct GuestConfig {
   bool rootless = false;
   std::uint64_t watched_memory_bytes = 0;  // 0: a cgroup does it.
   bool disk = false;                       // What is written lies on one, not in memory.
+  std::uint16_t proxy_port = 0;            // 0: there is no proxy.
 };
 
 [[noreturn]] void run_guest(GuestConfig config, const LaunchOutcome& outcome, int landlock_abi);

@@ -29,7 +29,8 @@ constexpr std::size_t kSlots = 4096;
 constexpr auto kSampleEvery = 50ms;
 
 // The environment of every program, before the request's own. Later entries win.
-std::vector<std::string> environment_for(const wire::Start& request, const User& user) {
+std::vector<std::string> environment_for(const wire::Start& request, const User& user,
+                                         std::uint16_t proxy_port) {
   std::vector<std::string> env{
       "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
       "HOME=" + user.home,
@@ -40,6 +41,14 @@ std::vector<std::string> environment_for(const wire::Start& request, const User&
       "PWD=" + request.cwd,
   };
   if (request.terminal) env.emplace_back("TERM=xterm-256color");
+  if (proxy_port != 0) {
+    std::string proxy = "http://127.0.0.1:" + std::to_string(proxy_port);
+    for (const char* name : {"http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"})
+      env.push_back(std::string(name) + "=" + proxy);
+    for (const char* name : {"no_proxy", "NO_PROXY"})
+      env.push_back(std::string(name) + "=localhost,127.0.0.1");
+    env.emplace_back("NODE_USE_ENV_PROXY=1");
+  }
   for (const std::string& entry : request.env) {
     std::string_view name = std::string_view(entry).substr(0, entry.find('=') + 1);
     auto same = std::find_if(env.begin(), env.end(),
@@ -186,7 +195,7 @@ Result<StartedProgram> Programs::start(std::uint32_t id, const wire::Start& requ
       TRY(request.terminal ? open_terminal(request, user) : open_pipes(request, user));
 
   std::vector<std::string> arguments = request.argv;
-  std::vector<std::string> environment = environment_for(request, user);
+  std::vector<std::string> environment = environment_for(request, user, config_.proxy_port);
   std::vector<char*> argv = pointers_to(arguments);
   std::vector<char*> envp = pointers_to(environment);
   // execvpe() looks through our PATH, not the program's.

@@ -53,7 +53,15 @@ std::string_view to_string(RootMode mode) noexcept {
   return mode == RootMode::read_only ? "read_only" : "writable";
 }
 std::string_view to_string(Network network) noexcept {
-  return network == Network::none ? "none" : "loopback";
+  switch (network) {
+    case Network::none:
+      return "none";
+    case Network::loopback:
+      return "loopback";
+    case Network::proxied:
+      return "proxied";
+  }
+  return "none";
 }
 std::string_view to_string(SyscallTier tier) noexcept {
   return tier == SyscallTier::strict ? "strict" : "browser";
@@ -137,6 +145,8 @@ Result<void> check_storage_path(const std::string& path) {
 Result<void> check(const SandboxSpec& spec) {
   if (spec.disk) TRY(check_storage_path(spec.disk->path));
   TRY(check_volumes(spec));
+  if (spec.network == Network::proxied && spec.proxy_port == 0)
+    return fail(Errc::invalid, "the proxy has no port", "3128 is the usual one");
   if (spec.environment.kind != Environment::Kind::host && spec.environment.path.empty())
     return fail(Errc::invalid, "the environment has no path");
   return check(spec.limits, spec.disk ? FilesIn::disk : FilesIn::memory);
@@ -147,6 +157,7 @@ std::string pool_key(const SandboxSpec& spec) {
   const Limits& limits = spec.limits;
   for (std::uint64_t part :
        {static_cast<std::uint64_t>(spec.root), static_cast<std::uint64_t>(spec.network),
+        static_cast<std::uint64_t>(spec.network == Network::proxied ? spec.proxy_port : 0),
         static_cast<std::uint64_t>(spec.tier), limits.memory_bytes,
         static_cast<std::uint64_t>(limits.milli_cpus), static_cast<std::uint64_t>(limits.pids),
         limits.disk_bytes, limits.inodes, static_cast<std::uint64_t>(limits.open_files)})

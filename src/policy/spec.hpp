@@ -37,6 +37,7 @@ enum class RootMode {
 enum class Network {
   none,      // an empty network namespace; not even loopback is up
   loopback,  // 127.0.0.1 works inside; nothing else can be reached
+  proxied,   // the same, and connections to a port there come out of Sandbox::accept_egress()
 };
 
 // Which system calls the workload may make.
@@ -68,6 +69,7 @@ struct SandboxSpec {
   Environment environment;
   RootMode root = RootMode::writable;
   Network network = Network::loopback;
+  std::uint16_t proxy_port = 3128;  // where programs find the proxy, with Network::proxied
   SyscallTier tier = SyscallTier::strict;
   Limits limits;
   std::optional<PersistentDisk> disk;

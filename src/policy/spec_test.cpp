@@ -60,6 +60,11 @@ TEST(Spec, APoolKeyHoldsAllThatASandboxIsMadeOf) {
       },
       [](SandboxSpec& s) { s.root = RootMode::read_only; },
       [](SandboxSpec& s) { s.network = Network::none; },
+      [](SandboxSpec& s) { s.network = Network::proxied; },
+      [](SandboxSpec& s) {
+        s.network = Network::proxied;
+        s.proxy_port = 8080;
+      },
       [](SandboxSpec& s) { s.tier = SyscallTier::browser; },
       [](SandboxSpec& s) { ++s.limits.memory_bytes; },
       [](SandboxSpec& s) { ++s.limits.milli_cpus; },

@@ -4,7 +4,8 @@
 //   → Done FileRequest    → Done | Info | Page | Opened + descriptor | ArchiveDone | Events…
 //   (watch) Connect        → Opened + descriptor                      ListProcesses → Processes…
 //   any of them    → Failure                                  StopWork ends a watch or an archive
-//   KnownExecutions → Executions
+//   KnownExecutions → Executions                              AcceptMore: later Accepted +
+//   descriptor
 #pragma once
 
 #include <chrono>
@@ -32,6 +33,7 @@ enum class GuestType : std::uint16_t {
   archive_done,
   disk,
   executions,
+  accepted,
   // daemon → guest
   start = 64,
   signal_execution,
@@ -46,6 +48,7 @@ enum class GuestType : std::uint16_t {
   stop_work,
   skip_time,
   known_executions,
+  accept_more,
 };
 
 // ---- guest → daemon
@@ -248,6 +251,13 @@ struct Executions {
   }
 };
 
+// A connection to the proxy's port inside, with its descriptor. Answers nothing: its id is 0.
+struct Accepted {
+  static constexpr auto kType = GuestType::accepted;
+  template <class V>
+  void fields(V&) {}
+};
+
 // ---- daemon → guest
 // ------------------------------------------------------------------------------
 
@@ -385,6 +395,16 @@ struct KnownExecutions {
   static constexpr auto kType = GuestType::known_executions;
   template <class V>
   void fields(V&) {}
+};
+
+// So many connections more may be handed out. No answer. A new daemon begins at none.
+struct AcceptMore {
+  static constexpr auto kType = GuestType::accept_more;
+  std::uint32_t count = 0;
+  template <class V>
+  void fields(V& v) {
+    v(count);
+  }
 };
 
 struct StopWork {

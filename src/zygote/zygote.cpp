@@ -275,6 +275,7 @@ Result<int> Zygote::launch(const Create& create, std::vector<UniqueFd>& fds, Uni
     config.rootless = configure_.rootless;
     config.watched_memory_bytes = create.sample_memory ? create.memory_bytes : 0;
     config.disk = create.disk;
+    config.proxy_port = create.proxy_port;
     run_guest(config, outcome, configure_.landlock_abi);
   }
   int clone_errno = errno;

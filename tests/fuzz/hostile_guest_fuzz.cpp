@@ -75,8 +75,12 @@ class Game {
     birth.id = SandboxId("fuzz");
     birth.channel = std::make_shared<Channel>(asio::make_strand(context_), std::move(pair->first));
     birth.cgroups = Cgroups::none();
+    birth.spec.network = Network::proxied;
     sandbox_ = std::make_shared<NativeSandbox>(std::move(birth), [](Remains) {});
-    sandbox_->begin();
+    if (input_.ConsumeBool())
+      sandbox_->begin();
+    else
+      adopt();
   }
 
   void play() {
@@ -114,6 +118,21 @@ class Game {
   }
 
  private:
+  // As if an earlier daemon had kept it, with a program.
+  void adopt() {
+    NativeSandbox::KeptExecution program;
+    program.record.id = input_.ConsumeIntegralInRange<std::uint32_t>(1, 24);
+    program.record.has_out = true;
+    program.fds.emplace_back(::fcntl(kinds()[0], F_DUPFD_CLOEXEC, 3));
+    std::vector<NativeSandbox::KeptExecution> programs;
+    programs.push_back(std::move(program));
+    SandboxRecord record;
+    record.id = "fuzz";
+    sandbox_->resume_life(record, std::move(programs));
+    auto executions = sandbox_->adopted_executions();
+    if (!executions.empty()) execution_ = std::move(executions[0]);
+  }
+
   template <class T, class Use>
   void spawn(asio::awaitable<Result<T>> work, Use use) {
     ++asked_;
@@ -145,7 +164,7 @@ class Game {
   }
 
   void ask() {
-    switch (input_.ConsumeIntegralInRange(0, 17)) {
+    switch (input_.ConsumeIntegralInRange(0, 18)) {
       case 0:
         spawn(sandbox_->run(command(), "input"));
         break;
@@ -201,6 +220,9 @@ class Game {
       case 17:
         if (execution_) spawn(execution_->wait());
         break;
+      case 18:
+        spawn(sandbox_->accept_egress());
+        break;
       default:
         break;
     }
@@ -226,7 +248,7 @@ class Game {
 
   // Well-formed, whatever it means at this moment.
   void answer() {
-    switch (input_.ConsumeIntegralInRange(0, 10)) {
+    switch (input_.ConsumeIntegralInRange(0, 12)) {
       case 0:
         say(wire::Done{});
         break;
@@ -289,6 +311,16 @@ class Game {
       case 10:
         say(wire::Disk{});
         break;
+      case 11:
+        say(wire::Accepted{});
+        break;
+      case 12: {
+        wire::Executions executions;
+        executions.ids.resize(input_.ConsumeIntegralInRange<std::size_t>(0, 3));
+        for (std::uint32_t& id : executions.ids) id = some_id();
+        say(executions);
+        break;
+      }
       default:
         break;
     }
