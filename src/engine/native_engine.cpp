@@ -50,6 +50,25 @@ CgroupTotals totals_for(const EngineOptions& options) {
   return totals;
 }
 
+bool has_ended(const std::shared_ptr<ZygoteProcess>& zygote) { return !zygote->is_alive(); }
+
+// A group whose limits are written while something else goes on, and how that went.
+struct Limited {
+  Group group;
+  Result<void> result;
+};
+
+std::function<void()> limit_later(std::shared_ptr<Limited> limited,
+                                  std::shared_ptr<Cgroups> cgroups, Limits limits) {
+  return [limited = std::move(limited), cgroups = std::move(cgroups), limits] {
+    limited->result = cgroups->limit(limited->group, limits);
+  };
+}
+
+std::function<void(Remains)> burial_by(std::shared_ptr<Janitor> janitor) {
+  return [janitor = std::move(janitor)](Remains remains) { janitor->bury(std::move(remains)); };
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::start(asio::any_io_executor executor,
@@ -198,7 +217,7 @@ asio::awaitable<Result<void>> NativeEngine::start_zygotes(std::shared_ptr<Home> 
     auto finding = layers_of(std::move(environment));
     home->layers = CO_TRY(co_await std::move(finding));
   }
-  std::erase_if(home->zygotes, [](const auto& zygote) { return !zygote->is_alive(); });
+  std::erase_if(home->zygotes, has_ended);
   while (home->zygotes.size() < options_.zygotes) {
     auto starting = start_zygote(home->layers, false);
     home->zygotes.push_back(CO_TRY(co_await std::move(starting)));
@@ -258,7 +277,25 @@ asio::awaitable<Result<wire::Hello>> await_hello(std::shared_ptr<Channel> channe
   co_return fail(Errc::internal, "the new sandbox sent a wrong greeting");
 }
 
+asio::awaitable<Result<wire::Hello>> greet(std::shared_ptr<NativeSandbox> born,
+                                           std::shared_ptr<Channel> channel,
+                                           std::shared_ptr<Channel::Box> box) {
+  born->begin();
+  auto awaiting = await_hello(std::move(channel), std::move(box));
+  co_return co_await std::move(awaiting);
+}
+
 }  // namespace
+
+void NativeEngine::remember(const std::shared_ptr<NativeSandbox>& sandbox) {
+  std::lock_guard lock(mutex_);
+  // Not at each birth: looking at all of them costs the more the more there are.
+  if (living_.size() >= forget_at_) {
+    std::erase_if(living_, [](const auto& entry) { return entry.second.expired(); });
+    forget_at_ = std::max<std::size_t>(64, 2 * living_.size());
+  }
+  living_.emplace(sandbox->id(), sandbox);
+}
 
 asio::awaitable<Result<std::shared_ptr<NativeSandbox>>> NativeEngine::launch(
     std::shared_ptr<ZygoteProcess> zygote, SandboxSpec spec) {
@@ -302,15 +339,9 @@ asio::awaitable<Result<std::shared_ptr<NativeSandbox>>> NativeEngine::launch(
   birth.channel = std::make_shared<Channel>(asio::make_strand(executor_), std::move(sockets.first));
   std::shared_ptr<Channel::Box> greeting = birth.channel->box_for_unasked();
   // Asked first and limited meanwhile: the zygote works on another core.
-  struct Limited {
-    Group group;
-    Result<void> result;
-  };
   auto limited = std::make_shared<Limited>(Limited{birth.group, {}});
   birth.group.limits.reset();  // Unknown, until it was told that they were written.
-  auto limit = [limited, cgroups = cgroups_, limits = spec.limits] {
-    limited->result = cgroups->limit(limited->group, limits);
-  };
+  auto limit = limit_later(limited, cgroups_, spec.limits);
   auto launching = zygote->launch(create, std::move(fds), std::move(limit));
   LaunchedProcess process = CO_TRY(co_await std::move(launching));
   birth.host_pid = process.pid;
@@ -322,23 +353,8 @@ asio::awaitable<Result<std::shared_ptr<NativeSandbox>>> NativeEngine::launch(
   // The sandbox object first: its end must be seen even while it is being greeted.
   auto channel = birth.channel;
   give_back.dismiss();
-  auto bury = [janitor](Remains remains) { janitor->bury(std::move(remains)); };
-  auto sandbox = std::make_shared<NativeSandbox>(std::move(birth), std::move(bury));
-  {
-    std::lock_guard lock(mutex_);
-    // Not at each birth: looking at all of them costs the more the more there are.
-    if (living_.size() >= forget_at_) {
-      std::erase_if(living_, [](const auto& entry) { return entry.second.expired(); });
-      forget_at_ = std::max<std::size_t>(64, 2 * living_.size());
-    }
-    living_.emplace(sandbox->id(), sandbox);
-  }
-  auto greet = [](std::shared_ptr<NativeSandbox> born, std::shared_ptr<Channel> link,
-                  std::shared_ptr<Channel::Box> box) -> asio::awaitable<Result<wire::Hello>> {
-    born->begin();
-    auto awaiting = await_hello(link, std::move(box));
-    co_return co_await std::move(awaiting);
-  };
+  auto sandbox = std::make_shared<NativeSandbox>(std::move(birth), burial_by(janitor));
+  remember(sandbox);
   auto greeted = greet(sandbox, channel, std::move(greeting));
   wire::Hello hello = CO_TRY(co_await on_strand(channel->executor(), std::move(greeted)));
   sandbox->learn(isolation_of(sandbox->spec(), hello, *cgroups_, rootless_),

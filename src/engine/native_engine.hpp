@@ -56,6 +56,7 @@ class NativeEngine final : public Engine {
       std::vector<wire::Layer> layers, bool import);
   asio::awaitable<Result<std::shared_ptr<NativeSandbox>>> launch(
       std::shared_ptr<ZygoteProcess> zygote, SandboxSpec spec);
+  void remember(const std::shared_ptr<NativeSandbox>& sandbox);
   std::shared_ptr<Pool> pool_of(const SandboxSpec& spec) const;
   std::vector<std::shared_ptr<NativeSandbox>> living() const;
   void log(std::string_view line) const;
