@@ -1,10 +1,11 @@
 #include "base/log.hpp"
 
-#include <time.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstdio>
+
+#include "base/clock.hpp"
 
 namespace asr {
 
@@ -33,17 +34,6 @@ void append_escaped(std::string& line, std::string_view text) {
   if (cut) line += "...";
 }
 
-std::string timestamp(std::int64_t unix_millis) {
-  auto seconds = static_cast<time_t>(unix_millis / 1000);
-  tm parts{};
-  ::gmtime_r(&seconds, &parts);
-  char text[40];
-  std::snprintf(text, sizeof text, "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ", parts.tm_year + 1900,
-                parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec,
-                static_cast<int>(unix_millis % 1000));
-  return text;
-}
-
 }  // namespace
 
 std::optional<LogLevel> parse_log_level(std::string_view text) noexcept {
@@ -60,7 +50,7 @@ std::string format_line(LogFormat format, LogLevel level, std::int64_t unix_mill
                         std::string_view message, std::initializer_list<Log::Field> fields) {
   std::string line;
   if (format == LogFormat::json) {
-    line = R"({"time":")" + timestamp(unix_millis) + R"(","level":")" +
+    line = R"({"time":")" + iso_time(unix_millis) + R"(","level":")" +
            std::string(to_string(level)) + R"(","message":")";
     append_escaped(line, message);
     line += '"';
@@ -73,7 +63,7 @@ std::string format_line(LogFormat format, LogLevel level, std::int64_t unix_mill
     }
     return line + '}';
   }
-  line = timestamp(unix_millis) + ' ' + std::string(to_string(level)) + ' ';
+  line = iso_time(unix_millis) + ' ' + std::string(to_string(level)) + ' ';
   append_escaped(line, message);
   for (const auto& [name, value] : fields) {
     line += ' ';
@@ -90,10 +80,7 @@ std::string format_line(LogFormat format, LogLevel level, std::int64_t unix_mill
 void Log::write(LogLevel level, std::string_view message,
                 std::initializer_list<Field> fields) const {
   if (!writes(level)) return;
-  timespec now{};
-  ::clock_gettime(CLOCK_REALTIME, &now);
-  std::int64_t millis = now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
-  std::string line = format_line(format_, level, millis, message, fields) + '\n';
+  std::string line = format_line(format_, level, now_ms(), message, fields) + '\n';
   // A log that cannot be written must not stop what it tells of.
   [[maybe_unused]] ssize_t written = ::write(fd_, line.data(), line.size());
 }
