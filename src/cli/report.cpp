@@ -8,6 +8,7 @@
 #include "cli/commands.hpp"
 #include "launch/plan.hpp"
 #include "net/json.hpp"
+#include "session/session.hpp"
 
 namespace asr {
 
@@ -37,18 +38,6 @@ json::object json_of(const Error& error) {
 int print_json_error(const Error& error) {
   std::printf("%s\n", json::serialize(json::object{{"error", json_of(error)}}).c_str());
   return exit_code_for(error);
-}
-
-json::array json_of(const Isolation& isolation) {
-  json::array facts;
-  for (const IsolationFact& fact : isolation.facts) {
-    json::object entry{{"name", fact.name},
-                       {"guarantee", to_string(fact.guarantee)},
-                       {"mechanism", fact.mechanism}};
-    if (!fact.note.empty()) entry["note"] = fact.note;
-    facts.push_back(std::move(entry));
-  }
-  return facts;
 }
 
 std::string json_result(const RunResult& result, const Sandbox& sandbox, const Usage& usage) {

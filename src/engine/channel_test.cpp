@@ -27,6 +27,11 @@ std::ptrdiff_t open_descriptors() {
 }
 
 // A channel whose other end is the test's own, to be as hostile as it likes.
+asio::awaitable<void> ask(Channel::Box* from, Channel::Clock::time_point deadline,
+                          Result<Letter>* to) {
+  *to = co_await from->next(deadline);
+}
+
 class ChannelTest : public testing::Test {
  protected:
   ChannelTest() {
@@ -53,10 +58,6 @@ class ChannelTest : public testing::Test {
   // What next() gives, when it gives something within a second.
   Result<Letter> next(Channel::Box& box, std::chrono::milliseconds within) {
     Result<Letter> result = fail(Errc::internal, "next() did not return");
-    auto ask = [](Channel::Box* from, Channel::Clock::time_point deadline,
-                  Result<Letter>* to) -> asio::awaitable<void> {
-      *to = co_await from->next(deadline);
-    };
     asio::co_spawn(channel_->executor(), ask(&box, Channel::Clock::now() + within, &result),
                    asio::detached);
     run(1000ms);
@@ -140,7 +141,7 @@ TEST_F(ChannelTest, AnswersToAClosedBoxAreUnasked) {
 }
 
 TEST_F(ChannelTest, ClosingFromALetterIsSafe) {
-  channel_->open([this](Letter) { channel_->close(); }, [this] { ++closed_; });
+  channel_->open([this](const Letter&) { channel_->close(); }, [this] { ++closed_; });
   for (int i = 0; i < 10; ++i) ASSERT_TRUE(say(5));
   run(50ms);
   EXPECT_EQ(closed_, 1);

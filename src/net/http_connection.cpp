@@ -75,7 +75,7 @@ class HttpConnection final : public Connection, public Exchange {
   template <class Body>
   void fill(http::response<Body>& message, Response& response);
   template <class Buffers>
-  asio::awaitable<Result<void>> write_all(const Buffers& buffers);
+  asio::awaitable<Result<void>> write_all(Buffers buffers);
   asio::awaitable<void> wait_for_room();
   asio::awaitable<Result<void>> copy_file(int file, std::uint64_t offset, std::uint64_t length);
   void allow(std::chrono::seconds time) { beast::get_lowest_layer(stream_).expires_after(time); }
@@ -119,7 +119,7 @@ asio::awaitable<void> HttpConnection<Stream>::serve() {
   while (!serving_->stopping) {
     Head result = co_await read_head();
     if (result != Head::complete) break;
-    co_await serving_->handler(*this);
+    co_await serving_->handler(this);
     if (taken_) co_return;
     if (!answered_) {
       Response nothing = serving_->refusal(500, "the request was not answered");
@@ -337,7 +337,7 @@ void HttpConnection<Stream>::fill(http::response<Body>& message, Response& respo
 
 template <class Stream>
 template <class Buffers>
-asio::awaitable<Result<void>> HttpConnection<Stream>::write_all(const Buffers& buffers) {
+asio::awaitable<Result<void>> HttpConnection<Stream>::write_all(Buffers buffers) {
   allow(serving_->options.body_time);
   co_await asio::async_write(stream_, buffers, asio::redirect_error(asio::use_awaitable, error_));
   if (error_) co_return fail(connection_lost());

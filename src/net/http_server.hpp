@@ -42,7 +42,7 @@ struct HttpServerOptions {
 class HttpServer {
  public:
   // Must answer; an exchange that was not answered becomes a 500.
-  using Handler = std::function<asio::awaitable<void>(Exchange&)>;
+  using Handler = std::function<asio::awaitable<void>(Exchange*)>;
   // Answer to a head that is no request: status and words.
   using Refusal = std::function<Response(unsigned status, std::string what)>;
 

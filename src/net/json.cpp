@@ -4,6 +4,8 @@
 
 #include <boost/json/basic_parser_impl.hpp>
 #include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
+#include <charconv>
 #include <set>
 #include <vector>
 
@@ -96,6 +98,51 @@ Result<json::value> parse_json(std::string_view text) {
   if (!ec) value = json::parse(text, ec, {}, strict());
   if (ec) return fail(Errc::invalid, "malformed JSON: " + ec.message());
   return value;
+}
+
+namespace {
+
+void append_text(std::string& out, const json::value& value) {
+  switch (value.kind()) {
+    case json::kind::object: {
+      out += '{';
+      bool first = true;
+      for (const auto& [name, member] : value.get_object()) {
+        if (!std::exchange(first, false)) out += ',';
+        out += json::serialize(json::string(name));
+        out += ':';
+        append_text(out, member);
+      }
+      out += '}';
+      return;
+    }
+    case json::kind::array: {
+      out += '[';
+      bool first = true;
+      for (const json::value& member : value.get_array()) {
+        if (!std::exchange(first, false)) out += ',';
+        append_text(out, member);
+      }
+      out += ']';
+      return;
+    }
+    case json::kind::double_: {
+      char number[40];
+      auto end = std::to_chars(number, number + sizeof number, value.get_double()).ptr;
+      out.append(number, end);
+      return;
+    }
+    default:
+      out += json::serialize(value);
+  }
+}
+
+}  // namespace
+
+std::string to_text(const json::value& value) {
+  std::string out;
+  append_text(out, value);
+  return out;
 }
 
 bool is_utf8(std::string_view text) noexcept {

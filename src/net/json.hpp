@@ -15,6 +15,9 @@ namespace json = boost::json;
 // UTF-8 only, at most 64 levels, no name twice in one object.
 Result<json::value> parse_json(std::string_view text);
 
+// As text, numbers as people write them: 0.5, not 5E-1.
+std::string to_text(const json::value& value);
+
 // Bytes as JSON: `name` is the text; where it is not UTF-8, wrong bytes become U+FFFD and
 // `name`_base64 has all of it.
 void put_bytes(json::object& object, std::string_view name, std::string_view bytes);

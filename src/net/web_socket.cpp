@@ -12,6 +12,13 @@ namespace websocket = beast::websocket;
 
 namespace {
 
+websocket::stream_base::decorator speaking(std::string protocol) {
+  return websocket::stream_base::decorator(
+      [protocol = std::move(protocol)](websocket::response_type& response) {
+        response.set(beast::http::field::sec_websocket_protocol, protocol);
+      });
+}
+
 template <class Stream>
 class ServerWebSocket final : public WebSocket {
  public:
@@ -26,11 +33,7 @@ class ServerWebSocket final : public WebSocket {
     socket_.set_option(times);
     socket_.read_message_max(most);
     socket_.auto_fragment(false);
-    if (!protocol.empty())
-      socket_.set_option(
-          websocket::stream_base::decorator([protocol](websocket::response_type& response) {
-            response.set(beast::http::field::sec_websocket_protocol, protocol);
-          }));
+    if (!protocol.empty()) socket_.set_option(speaking(std::move(protocol)));
     boost::system::error_code ec;
     co_await socket_.async_accept(request, asio::redirect_error(asio::use_awaitable, ec));
     if (ec) co_return fail(Errc::invalid, "the handshake failed: " + ec.message());
