@@ -47,6 +47,7 @@ Api::Api(ApiParts parts, ApiOptions options)
   router_.add(file_routes(parts_));
   router_.add(stream_routes(parts_));
   router_.add(event_routes(parts_));
+  router_.add(webhook_routes(parts_.webhooks));
   router_.add(key_routes(parts_));
   router_.add(compat_routes(parts_));
   router_.add(preview_routes(parts_, options_.preview_domain));

@@ -38,6 +38,7 @@ struct ApiParts {
   KeyRing& keys;
   const Log& log;
   asio::any_io_executor executor;
+  class Webhooks* webhooks = nullptr;
 };
 
 class Api {
@@ -89,5 +90,6 @@ std::vector<Route> stream_routes(ApiParts parts);
 std::vector<Route> event_routes(ApiParts parts);
 std::vector<Route> key_routes(ApiParts parts);
 std::vector<Route> compat_routes(ApiParts parts);
+std::vector<Route> webhook_routes(Webhooks* webhooks);
 
 }  // namespace asr

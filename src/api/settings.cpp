@@ -260,6 +260,8 @@ const std::vector<Setting>& all_settings() {
       number("rate.per_key", "Requests a second; 0: any number", "2000", &Settings::rate_per_key),
       number("rate.per_address", "Requests a second; 0: any number", "4000",
              &Settings::rate_per_address),
+      flag("webhooks.allow_private", "Webhooks may lead to private addresses",
+           &Settings::webhooks_private),
       duration("stop.patience", "How long requests under way may take when the server stops", "10s",
                &Settings::stop_patience),
   };

@@ -44,6 +44,7 @@ struct Settings {
   std::uint32_t pool_size = 4;
   double rate_per_key = 2000;
   double rate_per_address = 4000;
+  bool webhooks_private = false;
   std::chrono::seconds stop_patience{10};
 };
 

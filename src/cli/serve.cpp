@@ -21,6 +21,7 @@
 #include "engine/engine.hpp"
 #include "net/certificate.hpp"
 #include "net/http_server.hpp"
+#include "session/webhooks.hpp"
 #include "store/meta_records.hpp"
 
 namespace asr {
@@ -79,6 +80,7 @@ class Server {
   std::unique_ptr<Store> store_;
   std::unique_ptr<KeyRing> keys_;
   std::unique_ptr<Sessions> sessions_;
+  std::unique_ptr<Webhooks> webhooks_;
   std::unique_ptr<Api> api_;
   std::unique_ptr<HttpServer> http_;
   std::optional<Error> failure_;
@@ -149,7 +151,7 @@ Result<void> Server::listen() {
   api.origins = settings_.origins;
   api.preview_domain = settings_.preview_domain;
   api.only_loopback = is_loopback(options.listen) || !settings_.hosts.empty();
-  ApiParts parts{*sessions_, *store_, *keys_, log_, context_.get_executor()};
+  ApiParts parts{*sessions_, *store_, *keys_, log_, context_.get_executor(), webhooks_.get()};
   api_ = std::make_unique<Api>(parts, std::move(api));
   http_ = TRY(HttpServer::listen(
       context_.get_executor(), std::move(options),
@@ -179,12 +181,21 @@ Result<void> Server::start() {
   sessions_ = std::make_unique<Sessions>(context_.get_executor(), *store_, log_, std::move(node),
                                          std::move(sessions));
   sessions_->add_provider(native_provider(*engine_));
+  WebhookSettings webhooks;
+  webhooks.reach = settings_.webhooks_private ? Reach::anywhere : Reach::public_only;
+  webhooks_ = std::make_unique<Webhooks>(context_.get_executor(), *store_, sessions_->events(),
+                                         log_, webhooks);
   return listen();
 }
 
 asio::awaitable<void> Server::begin() {
   auto recovering = sessions_->recover();
-  if (auto recovered = co_await std::move(recovering); !recovered) {
+  auto recovered = co_await std::move(recovering);
+  if (recovered) {
+    auto beginning = webhooks_->begin();
+    recovered = co_await std::move(beginning);
+  }
+  if (!recovered) {
     failure_ = recovered.error();
     context_.stop();
     co_return;

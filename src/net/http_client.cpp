@@ -122,6 +122,16 @@ Result<ClientResponse> HttpClient::send(const ClientRequest& request) {
                        static_cast<curl_off_t>(request.body.size()));
     ::curl_easy_setopt(curl, CURLOPT_POSTFIELDS, request.body.data());
   }
+  std::unique_ptr<curl_slist, void (*)(curl_slist*)> pinned(nullptr, ::curl_slist_free_all);
+  if (request.pin) {
+    bool six = request.pin->address.find(':') != std::string::npos;
+    std::string entry = request.pin->host + ":" + std::to_string(request.pin->port) + ":" +
+                        (six ? "[" + request.pin->address + "]" : request.pin->address);
+    pinned.reset(::curl_slist_append(nullptr, entry.c_str()));
+    ::curl_easy_setopt(curl, CURLOPT_RESOLVE, pinned.get());
+    // A proxy of the environment's would look the name up by itself.
+    ::curl_easy_setopt(curl, CURLOPT_PROXY, "");
+  }
   curl_slist* raw = nullptr;
   for (const auto& [name, value] : request.headers.all())
     raw = ::curl_slist_append(raw, (name + ": " + value).c_str());

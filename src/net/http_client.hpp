@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,13 @@ struct ClientRequest {
   std::chrono::milliseconds connect_time{10000};
   std::chrono::milliseconds total_time{0};  // 0: as long as it takes
   std::string ca_file;                      // trusted beside the system's own
+  // Where `host` is to be found, whatever the name service says by then.
+  struct Pin {
+    std::string host;
+    std::uint16_t port = 0;
+    std::string address;
+  };
+  std::optional<Pin> pin;
 };
 
 struct ClientResponse {

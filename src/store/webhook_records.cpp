@@ -32,6 +32,12 @@ Result<WebhookRecord> find_webhook(Database& database, std::string_view id) {
                     named(id));
 }
 
+Result<std::vector<WebhookRecord>> list_all_webhooks(Database& database) {
+  return all_rows(database, read_webhook,
+                  "SELECT id, owner, url, events, sealed, active, created_ms, failures, last_error"
+                  " FROM webhooks ORDER BY created_ms, id");
+}
+
 Result<std::vector<WebhookRecord>> list_webhooks(Database& database, std::string_view owner) {
   return all_rows(database, read_webhook,
                   "SELECT id, owner, url, events, sealed, active, created_ms, failures, last_error"

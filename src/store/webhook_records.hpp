@@ -26,6 +26,7 @@ struct WebhookRecord {
 
 Result<void> insert_webhook(Database& database, const WebhookRecord& record);
 Result<WebhookRecord> find_webhook(Database& database, std::string_view id);
+Result<std::vector<WebhookRecord>> list_all_webhooks(Database& database);
 Result<std::vector<WebhookRecord>> list_webhooks(Database& database, std::string_view owner);
 // Everything but id, owner and created_ms.
 Result<void> update_webhook(Database& database, const WebhookRecord& record);
