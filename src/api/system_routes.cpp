@@ -2,6 +2,7 @@
 #include <boost/json/serialize.hpp>
 
 #include "api/api.hpp"
+#include "base/clock.hpp"
 #include "base/version.hpp"
 #include "store/audit_records.hpp"
 
@@ -63,12 +64,24 @@ asio::awaitable<Result<Reply>> audit(ApiParts parts, CallPtr call) {
   json::array list;
   for (const AuditRecord& record : records)
     list.push_back(json::object{{"seq", record.seq},
-                                {"at_ms", record.entry.at_ms},
+                                {"at", iso_time(record.entry.at_ms)},
                                 {"actor", record.entry.actor},
                                 {"action", record.entry.action},
                                 {"target", record.entry.target},
                                 {"trace_id", record.entry.trace_id}});
   co_return Reply{200, json::object{{"entries", std::move(list)}}, false, {}};
+}
+
+asio::awaitable<Result<Reply>> verify(ApiParts parts) {
+  auto check = [&secrets = parts.store.secrets()](Database& database) {
+    return verify_audit(database, secrets);
+  };
+  AuditVerdict found = CO_TRY(co_await parts.store.read(std::move(check)));
+  json::object body{{"ok", found.ok},
+                    {"entries", found.count},
+                    {"first_bad", found.first_bad_seq},
+                    {"why", found.why}};
+  co_return Reply{200, std::move(body), false, {}};
 }
 
 }  // namespace
@@ -138,6 +151,14 @@ std::vector<Route> system_routes(ApiParts parts, Api* api) {
   audit_route.parameters = {{"after", "Entries after this number", "integer"},
                             {"limit", "At most so many", "integer"}};
   routes.push_back(std::move(audit_route));
+  routes.push_back({"GET",
+                    "/api/audit/verify",
+                    "verifyAudit",
+                    "server",
+                    "Whether somebody tampered with it",
+                    [parts](CallPtr) { return verify(parts); },
+                    {{200, "What was found", "AuditVerdict"}}});
+  routes.back().least = Role::admin;
   return routes;
 }
 

@@ -29,6 +29,7 @@ void add_preview_command(CLI::App& app, Invocation& invocation);
 void add_key_commands(CLI::App& app, Invocation& invocation);
 void add_events_command(CLI::App& app, Invocation& invocation);
 void add_logs_command(CLI::App& app, Invocation& invocation);
+void add_audit_commands(CLI::App& app, Invocation& invocation);
 void add_copy_command(CLI::App& app, Invocation& invocation);
 
 }  // namespace asr

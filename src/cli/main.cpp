@@ -58,6 +58,7 @@ int run(std::vector<std::string> words) {
   add_preview_command(app, call);
   add_events_command(app, call);
   add_key_commands(app, call);
+  add_audit_commands(app, call);
   add_exec_command(app, call);
   add_shell_command(app, call);
   add_tour_command(app, call);
