@@ -34,7 +34,14 @@ bool is_one_of(std::string_view text, const std::vector<std::string>& list) {
 
 }  // namespace
 
-Api::Api(ApiParts parts, ApiOptions options)
+asio::awaitable<bool> may_go_on(ApiParts parts, Caller caller, std::shared_ptr<Session> session) {
+  if (!parts.keys.still_holds(caller) || session->state() == SessionState::gone) co_return false;
+  auto checking = parts.sessions.check_access(std::move(caller), std::move(session), Access::look);
+  auto allowed = co_await std::move(checking);
+  co_return allowed.has_value();
+}
+
+Api::Api(const ApiParts& parts, ApiOptions options)
     : parts_(parts),
       options_(std::move(options)),
       metrics_(parts.sessions),
@@ -58,7 +65,9 @@ Response Api::refuse(unsigned status, std::string what) {
   Trace trace = trace_from("");
   metrics_.count_request("none", "none", status, std::chrono::seconds(0));
   Errc code = status >= 500 ? Errc::internal : status == 408 ? Errc::timeout : Errc::invalid;
-  return error_response(status, Error(code, std::move(what)), trace.id);
+  Response response = error_response(status, Error(code, std::move(what)), trace.id);
+  response.headers.add("traceparent", trace.header());
+  return response;
 }
 
 // A page in a browser must not reach a server its user did not name: neither by a name it rebound,

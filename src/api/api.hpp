@@ -41,9 +41,13 @@ struct ApiParts {
   class Webhooks* webhooks = nullptr;
 };
 
+// Whether a stream that was opened some time ago may go on: the key, the share, the session.
+asio::awaitable<bool> may_go_on(ApiParts parts, Caller caller, std::shared_ptr<Session> session);
+inline constexpr std::chrono::seconds kLookAgain{3};
+
 class Api {
  public:
-  Api(ApiParts parts, ApiOptions options);
+  Api(const ApiParts& parts, ApiOptions options);
 
   asio::awaitable<void> handle(Exchange* exchange);
   Response refuse(unsigned status, std::string what);
@@ -82,14 +86,14 @@ class Api {
 };
 
 // The operations, one function per resource.
-std::vector<Route> system_routes(ApiParts parts, Api* api);
-std::vector<Route> session_routes(ApiParts parts);
-std::vector<Route> command_routes(ApiParts parts);
-std::vector<Route> file_routes(ApiParts parts);
-std::vector<Route> stream_routes(ApiParts parts);
-std::vector<Route> event_routes(ApiParts parts);
-std::vector<Route> key_routes(ApiParts parts);
-std::vector<Route> compat_routes(ApiParts parts);
+std::vector<Route> system_routes(const ApiParts& parts, Api* api);
+std::vector<Route> session_routes(const ApiParts& parts);
+std::vector<Route> command_routes(const ApiParts& parts);
+std::vector<Route> file_routes(const ApiParts& parts);
+std::vector<Route> stream_routes(const ApiParts& parts);
+std::vector<Route> event_routes(const ApiParts& parts);
+std::vector<Route> key_routes(const ApiParts& parts);
+std::vector<Route> compat_routes(const ApiParts& parts);
 std::vector<Route> webhook_routes(Webhooks* webhooks);
 
 }  // namespace asr

@@ -26,6 +26,7 @@ asio::awaitable<Result<Reply>> run(ApiParts parts, CallPtr call) {
   bool background = request.background;
   auto starting = parts.sessions.start_command(call->caller, session, std::move(request));
   auto command = CO_TRY(co_await std::move(starting));
+  Sessions::Hold hold(&parts.sessions, session);
   if (!background) co_await command->wait_for_end();
   Reply reply{background ? 202U : 200U, command->describe(Detail::with_output), false, {}};
   reply.headers.add("Location", "/api/sessions/" + session->id() + "/commands/" + command->id());
@@ -49,7 +50,9 @@ asio::awaitable<Result<Reply>> get(ApiParts parts, CallPtr call) {
   co_return Reply{200, command->describe(Detail::with_output), false, {}};
 }
 
-asio::awaitable<Result<Reply>> follow(CallPtr call, std::shared_ptr<SessionCommand> command,
+asio::awaitable<Result<Reply>> follow(ApiParts parts, CallPtr call,
+                                      std::shared_ptr<Session> session,
+                                      std::shared_ptr<SessionCommand> command,
                                       std::uint64_t offset) {
   auto opening = EventStream::open(call);
   auto stream = CO_TRY(co_await std::move(opening));
@@ -64,13 +67,17 @@ asio::awaitable<Result<Reply>> follow(CallPtr call, std::shared_ptr<SessionComma
     }
     if (!pieces.empty()) continue;
     if (!running) break;
-    co_await command->wait_for_change(Bell::Clock::now() + EventStream::kHeartbeat);
+    co_await command->wait_for_change(Bell::Clock::now() + kLookAgain);
+    session->touch();
+    if (!co_await may_go_on(parts, call->caller, session)) break;
     auto beating = stream.beat();
     CO_TRY(co_await std::move(beating));
   }
-  std::string last = to_text(command->describe(Detail::summary));
-  auto sending = stream.send("exit", std::to_string(offset), std::move(last));
-  CO_TRY(co_await std::move(sending));
+  if (!command->is_running()) {
+    std::string last = to_text(command->describe(Detail::summary));
+    auto sending = stream.send("exit", std::to_string(offset), std::move(last));
+    CO_TRY(co_await std::move(sending));
+  }
   auto ending = stream.end();
   CO_TRY(co_await std::move(ending));
   co_return Reply::done();
@@ -78,14 +85,16 @@ asio::awaitable<Result<Reply>> follow(CallPtr call, std::shared_ptr<SessionComma
 
 // As JSON at once, after some waiting if wanted; or as a stream of events to the end.
 asio::awaitable<Result<Reply>> output(ApiParts parts, CallPtr call) {
-  auto finding = find(parts, call, Access::look);
-  auto command = CO_TRY(co_await std::move(finding));
+  auto finding = parts.sessions.find(call->caller, call->parts[0], Access::look);
+  auto session = CO_TRY(co_await std::move(finding));
+  auto command = CO_TRY(session->command(call->parts[1]));
   std::int64_t from = CO_TRY(call->number("offset", 0, 0, INT64_MAX));
   std::int64_t wait = CO_TRY(call->number("wait_s", 0, 0, 300));
   auto offset = static_cast<std::uint64_t>(from);
   if (EventStream::is_wanted(call->head())) {
     auto last = EventStream::last_id(call->head());
-    auto following = follow(call, command, last ? static_cast<std::uint64_t>(*last) : offset);
+    auto following =
+        follow(parts, call, session, command, last ? static_cast<std::uint64_t>(*last) : offset);
     co_return co_await std::move(following);
   }
   auto until = Bell::Clock::now() + std::chrono::seconds(wait);
@@ -191,7 +200,7 @@ Result<int> signal_from(const json::value& value) {
   return found->second;
 }
 
-std::vector<Route> command_routes(ApiParts parts) {
+std::vector<Route> command_routes(const ApiParts& parts) {
   auto with = [parts](auto function) -> Handle {
     return [parts, function](CallPtr call) { return function(parts, std::move(call)); };
   };
@@ -231,7 +240,7 @@ std::vector<Route> command_routes(ApiParts parts) {
                 "Its output from an offset on: as JSON, or to its end with Accept: "
                 "text/event-stream",
                 with(output),
-                {{200, "Output", "Output"}}};
+                {{200, "Output", "Output"}, {200, "Output", "", "text/event-stream"}}};
   reading.parameters = {{"offset", "Where to begin", "integer"},
                         {"wait_s", "Wait so long for more", "integer"}};
   routes.push_back(std::move(reading));

@@ -22,6 +22,7 @@ asio::awaitable<Result<Reply>> execute(ApiParts parts, CallPtr call) {
   CommandRequest request = CO_TRY(command_request_from(wanted));
   auto starting = parts.sessions.start_command(call->caller, session, std::move(request));
   auto command = CO_TRY(co_await std::move(starting));
+  Sessions::Hold hold(&parts.sessions, session);
   co_await command->wait_for_end();
   // One text, as a terminal would have shown it.
   std::string text;
@@ -42,7 +43,7 @@ asio::awaitable<Result<Reply>> clean_up(ApiParts parts, CallPtr call) {
 
 }  // namespace
 
-std::vector<Route> compat_routes(ApiParts parts) {
+std::vector<Route> compat_routes(const ApiParts& parts) {
   const std::string tag = "other systems";
   std::vector<Route> routes;
   Route creation{"POST",

@@ -1,4 +1,6 @@
 // What happened: a list to page through, or a stream that can be taken up again where it broke.
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
 #include <boost/json/parse.hpp>
 
 #include "api/api.hpp"
@@ -26,26 +28,38 @@ EventInterest interest_of(const Call& call) {
   return interest;
 }
 
+// Nothing is expected from the client, but its pings and its leaving are heard by reading.
+asio::awaitable<void> hear_end(std::shared_ptr<WebSocket> socket, std::shared_ptr<bool> closed) {
+  while (!*closed) {
+    auto reading = socket->read();
+    auto message = co_await std::move(reading);
+    if (!message || !*message) *closed = true;
+  }
+}
+
 asio::awaitable<Result<Reply>> stream_over_socket(ApiParts parts, CallPtr call,
                                                   std::int64_t after) {
   auto opening = call->exchange->upgrade("", 4096);
-  std::unique_ptr<WebSocket> socket = CO_TRY(co_await std::move(opening));
+  std::shared_ptr<WebSocket> socket = CO_TRY(co_await std::move(opening));
+  auto closed = std::make_shared<bool>(false);
+  asio::co_spawn(parts.executor, hear_end(socket, closed), asio::detached);
   EventInterest interest = interest_of(*call);
-  for (;;) {
-    auto waiting = parts.sessions.events().after(after, interest, 100,
-                                                 Bell::Clock::now() + EventStream::kHeartbeat);
+  while (!*closed) {
+    auto waiting =
+        parts.sessions.events().after(after, interest, 100, Bell::Clock::now() + kLookAgain);
     EventBus::Batch batch = CO_TRY(co_await std::move(waiting));
     after = batch.seen;
     for (const EventRecord& event : batch.events) {
       WebSocket::Message message{false, to_text(json_of(event))};
       auto writing = socket->write(std::move(message));
-      if (auto written = co_await std::move(writing); !written) co_return Reply::done();
+      if (auto written = co_await std::move(writing); !written) *closed = true;
     }
-    if (!parts.keys.still_holds(call->caller)) {
+    if (!*closed && !parts.keys.still_holds(call->caller)) {
       co_await socket->close(4401, "the key is no longer valid");
-      co_return Reply::done();
+      *closed = true;
     }
   }
+  co_return Reply::done();
 }
 
 asio::awaitable<Result<Reply>> stream(ApiParts parts, CallPtr call, std::int64_t after) {
@@ -96,7 +110,7 @@ asio::awaitable<Result<Reply>> events(ApiParts parts, CallPtr call) {
 
 }  // namespace
 
-std::vector<Route> event_routes(ApiParts parts) {
+std::vector<Route> event_routes(const ApiParts& parts) {
   Route route{
       "GET",
       "/api/events",
@@ -104,7 +118,9 @@ std::vector<Route> event_routes(ApiParts parts) {
       "events",
       "What happened: as JSON, as a stream with Accept: text/event-stream, or as a WebSocket",
       [parts](CallPtr call) { return events(parts, std::move(call)); },
-      {{200, "Events", "EventList"}}};
+      {{200, "Events", "EventList"},
+       {200, "Events", "", "text/event-stream"},
+       {101, "The connection is a WebSocket now"}}};
   route.parameters = {{"after", "Only those after this id", "integer"},
                       {"session_id", "Only of this session"},
                       {"limit", "At most so many", "integer"}};

@@ -4,8 +4,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <boost/asio/posix/stream_descriptor.hpp>
-#include <boost/asio/write.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <deque>
 
 #include "api/api.hpp"
 #include "api/file_transfer.hpp"
@@ -179,32 +180,74 @@ std::string_view word_of(WatchEvent::Kind kind) {
   return kWords[static_cast<std::size_t>(kind)];
 }
 
-asio::awaitable<Result<Reply>> watch(ApiParts parts, CallPtr call) {
-  auto placing = place_of(parts, call, Access::look);
-  Place place = CO_TRY(co_await std::move(placing));
-  if (place.path.empty()) place.path = "/workspace";
-  auto starting = place.sandbox->watch(place.path);
-  std::unique_ptr<Watch> changes = CO_TRY(co_await std::move(starting));
+// What a watch has seen and nobody was told yet.
+struct Changes {
+  explicit Changes(asio::any_io_executor executor) : bell(std::move(executor)) {}
+  std::unique_ptr<Watch> source;
+  std::deque<WatchEvent> seen;
+  bool over = false;
+  Bell bell;
+};
+
+asio::awaitable<void> gather(std::shared_ptr<Changes> changes) {
+  while (!changes->over) {
+    auto waiting = changes->source->next();
+    auto events = co_await std::move(waiting);
+    if (!events) break;
+    for (WatchEvent& event : *events) changes->seen.push_back(std::move(event));
+    changes->bell.ring();
+    while (changes->seen.size() > 1000 && !changes->over) co_await changes->bell.wait();
+  }
+  changes->over = true;
+  changes->bell.ring();
+}
+
+asio::awaitable<Result<void>> tell_changes(ApiParts parts, CallPtr call, Place place,
+                                           std::shared_ptr<Changes> changes) {
   auto opening = EventStream::open(call);
   EventStream out = CO_TRY(co_await std::move(opening));
   auto greeting = out.send("watching", "", to_text(json::object{{"path", place.path}}));
   CO_TRY(co_await std::move(greeting));
-  for (;;) {
-    auto waiting = changes->next();
-    std::vector<WatchEvent> events = CO_TRY(co_await std::move(waiting));
-    for (const WatchEvent& event : events) {
+  while (!changes->over || !changes->seen.empty()) {
+    while (!changes->seen.empty()) {
+      WatchEvent event = std::move(changes->seen.front());
+      changes->seen.pop_front();
       json::object body{{"kind", word_of(event.kind)}, {"directory", event.directory}};
       put_bytes(body, "path", event.path);
       auto sending = out.send("change", "", to_text(body));
       CO_TRY(co_await std::move(sending));
+      place.session->touch();
     }
-    place.session->touch();
+    changes->bell.ring();
+    co_await changes->bell.wait(Bell::Clock::now() + kLookAgain);
+    if (!co_await may_go_on(parts, call->caller, place.session)) break;
+    auto beating = out.beat();
+    CO_TRY(co_await std::move(beating));
   }
+  auto ending = out.end();
+  co_return co_await std::move(ending);
+}
+
+asio::awaitable<Result<Reply>> watch(ApiParts parts, CallPtr call) {
+  auto placing = place_of(parts, call, Access::look);
+  Place place = CO_TRY(co_await std::move(placing));
+  if (place.path.empty()) place.path = "/workspace";
+  auto changes = std::make_shared<Changes>(parts.executor);
+  auto starting = place.sandbox->watch(place.path);
+  changes->source = CO_TRY(co_await std::move(starting));
+  asio::co_spawn(parts.executor, gather(changes), asio::detached);
+  auto telling = tell_changes(parts, call, std::move(place), changes);
+  auto told = co_await std::move(telling);
+  changes->over = true;
+  changes->source.reset();
+  changes->bell.ring();
+  CO_TRY(std::move(told));
+  co_return Reply::done();
 }
 
 }  // namespace
 
-std::vector<Route> file_routes(ApiParts parts) {
+std::vector<Route> file_routes(const ApiParts& parts) {
   auto with = [parts](auto function) -> Handle {
     return [parts, function](CallPtr call) { return function(parts, std::move(call)); };
   };

@@ -54,7 +54,7 @@ asio::awaitable<Result<Reply>> whoami(CallPtr call) {
 
 }  // namespace
 
-std::vector<Route> key_routes(ApiParts parts) {
+std::vector<Route> key_routes(const ApiParts& parts) {
   std::vector<Route> routes;
   routes.push_back({"POST",
                     "/api/keys",

@@ -53,10 +53,14 @@ json::object operation_of(const Route& route) {
     operation["requestBody"] = {{"required", true}, {"content", content(route.media, "")}};
   json::object responses;
   for (const Answer& answer : route.answers) {
-    json::object response{{"description", answer.description}};
-    if (!answer.schema.empty() || answer.media != "application/json")
-      response["content"] = content(answer.media, answer.schema);
-    responses[std::to_string(answer.status)] = std::move(response);
+    json::value& response = responses[std::to_string(answer.status)];
+    if (!response.is_object()) response = json::object{{"description", answer.description}};
+    if (answer.schema.empty() && answer.media == "application/json") continue;
+    // The same status may come with different bodies, by what the client accepts.
+    json::value& bodies = response.as_object()["content"];
+    if (!bodies.is_object()) bodies = json::object();
+    for (const auto& [media, body] : content(answer.media, answer.schema))
+      bodies.as_object()[media] = body;
   }
   responses["default"] = {{"description", "It failed, and this is why"},
                           {"content", content("application/json", "Error")}};

@@ -109,7 +109,7 @@ asio::awaitable<Result<void>> show_preview(ApiParts parts, Exchange* exchange,
   co_return co_await std::move(proxying);
 }
 
-std::vector<Route> preview_routes(ApiParts parts, std::string domain) {
+std::vector<Route> preview_routes(const ApiParts& parts, const std::string& domain) {
   Route route{"GET",
               "/api/sessions/{id}/preview",
               "getPreview",

@@ -26,6 +26,6 @@ std::optional<PreviewTarget> preview_target(const RequestHead& head, std::string
 asio::awaitable<Result<void>> show_preview(ApiParts parts, Exchange* exchange,
                                            PreviewTarget target);
 
-std::vector<Route> preview_routes(ApiParts parts, std::string domain);
+std::vector<Route> preview_routes(const ApiParts& parts, const std::string& domain);
 
 }  // namespace asr

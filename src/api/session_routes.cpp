@@ -14,14 +14,16 @@ asio::awaitable<Result<Reply>> create_once(ApiParts parts, CallPtr call) {
   SessionRequest request = CO_TRY(session_request_from(call->body));
   auto creating = parts.sessions.create(call->caller, std::move(request));
   auto session = CO_TRY(co_await std::move(creating));
-  Reply reply{201, session->describe(), false, {}};
-  reply.headers.add("Location", "/api/sessions/" + session->id());
-  co_return reply;
+  co_return Reply{201, session->describe(), false, {}};
 }
 
 asio::awaitable<Result<Reply>> create(ApiParts parts, CallPtr call) {
   auto working = [](ApiParts with, CallPtr what) { return create_once(with, std::move(what)); };
-  co_return co_await once(parts, call, working);
+  auto reply = co_await once(parts, call, working);
+  if (reply && reply->body.is_object())
+    reply->headers.add("Location",
+                       "/api/sessions/" + std::string(reply->body.at("session_id").get_string()));
+  co_return reply;
 }
 
 // label=name:value may come several times.
@@ -159,7 +161,7 @@ asio::awaitable<Result<Reply>> unshare(ApiParts parts, CallPtr call) {
 
 }  // namespace
 
-std::vector<Route> session_routes(ApiParts parts) {
+std::vector<Route> session_routes(const ApiParts& parts) {
   auto with = [parts](auto function) -> Handle {
     return [parts, function](CallPtr call) { return function(parts, std::move(call)); };
   };

@@ -22,7 +22,7 @@ constexpr std::size_t kMostFollowed = 256;
 // wait while the writer is behind, and a program whose output nobody takes waits in turn.
 class StreamSocket : public std::enable_shared_from_this<StreamSocket> {
  public:
-  StreamSocket(ApiParts parts, Caller caller, std::shared_ptr<Session> session,
+  StreamSocket(const ApiParts& parts, Caller caller, std::shared_ptr<Session> session,
                std::unique_ptr<WebSocket> socket)
       : parts_(parts),
         caller_(std::move(caller)),
@@ -34,6 +34,8 @@ class StreamSocket : public std::enable_shared_from_this<StreamSocket> {
     auto self = shared_from_this();
     asio::co_spawn(parts_.executor, write_queue(self), asio::detached);
     for (;;) {
+      // Whoever does not take answers is not listened to.
+      while (queued_ > kMostQueued && !closed_) co_await changed_.wait();
       auto reading = socket_->read();
       auto message = co_await std::move(reading);
       if (!message || !*message) break;
@@ -44,6 +46,11 @@ class StreamSocket : public std::enable_shared_from_this<StreamSocket> {
         if (const json::value* text = handled->get_object().if_contains("tag");
             text && text->is_string())
           tag = std::string(text->get_string());
+      if (body) {
+        // Shares may have changed since the socket was opened.
+        auto checking = parts_.sessions.check_access(caller_, session_, Access::use);
+        body = co_await std::move(checking);
+      }
       if (body) {
         auto handling = handle(std::move(handled->get_object()));
         body = co_await std::move(handling);
@@ -59,7 +66,7 @@ class StreamSocket : public std::enable_shared_from_this<StreamSocket> {
     return check_schema(message, schema_of("StreamRequest"), schemas());
   }
 
-  void send(json::object message) {
+  void send(const json::object& message) {
     std::string text = to_text(message);
     queued_ += text.size();
     queue_.push_back(std::move(text));
@@ -70,19 +77,19 @@ class StreamSocket : public std::enable_shared_from_this<StreamSocket> {
     json::object message = json_of(error, caller_.trace_id);
     message["type"] = "error";
     if (!tag.empty()) message["tag"] = tag;
-    send(std::move(message));
+    send(message);
   }
 
   static asio::awaitable<void> write_queue(std::shared_ptr<StreamSocket> self) {
     for (;;) {
       while (self->queue_.empty() && !self->closed_) {
-        co_await self->changed_.wait(Bell::Clock::now() + std::chrono::seconds(3));
-        bool valid = self->parts_.keys.still_holds(self->caller_);
-        if (!valid || self->session_->state() == SessionState::gone) {
-          co_await self->socket_->close(valid ? 1000 : 4401,
-                                        valid ? "the session has ended" : "the key is not valid");
-          self->closed_ = true;
-        }
+        co_await self->changed_.wait(Bell::Clock::now() + kLookAgain);
+        if (self->closed_ || !self->queue_.empty()) break;
+        bool gone = self->session_->state() == SessionState::gone;
+        if (!gone && co_await may_go_on(self->parts_, self->caller_, self->session_)) continue;
+        co_await self->socket_->close(gone ? 1000 : 4401,
+                                      gone ? "the session has ended" : "no longer allowed");
+        self->closed_ = true;
       }
       if (self->closed_) co_return;
       WebSocket::Message message{false, std::move(self->queue_.front())};
@@ -99,34 +106,38 @@ class StreamSocket : public std::enable_shared_from_this<StreamSocket> {
   }
 
   static asio::awaitable<void> follow(std::shared_ptr<StreamSocket> self,
-                                      std::shared_ptr<SessionCommand> command,
-                                      std::uint64_t offset) {
-    while (!self->closed_ && self->followed_.contains(command->id())) {
+                                      std::shared_ptr<SessionCommand> command, std::uint64_t offset,
+                                      std::shared_ptr<bool> wanted) {
+    SessionCommand::Reader reader(command, offset);
+    while (!self->closed_ && *wanted) {
       bool running = command->is_running();
       auto pieces = command->output().read(offset, kAtOnce);
       for (const auto& piece : pieces) {
         json::object message = output_event(*command, piece);
         message["type"] = "output";
         offset = piece.offset + piece.data.size();
-        self->send(std::move(message));
+        self->send(message);
       }
       self->session_->touch();
       while (self->queued_ > kMostQueued && !self->closed_) co_await self->changed_.wait();
+      reader.advance(offset);
       if (!pieces.empty()) continue;
       if (!running) {
         json::object message = command->describe(SessionCommand::Detail::summary);
         message["type"] = "exit";
-        self->send(std::move(message));
+        self->send(message);
         break;
       }
       co_await command->wait_for_change(Bell::Clock::now() + std::chrono::seconds(10));
     }
-    self->followed_.erase(command->id());
+    if (*wanted) self->followed_.erase(command->id());
   }
 
   void begin_following(const std::shared_ptr<SessionCommand>& command, std::uint64_t offset) {
-    if (!followed_.insert(command->id()).second) return;
-    asio::co_spawn(parts_.executor, follow(shared_from_this(), command, offset), asio::detached);
+    auto [place, is_new] = followed_.try_emplace(command->id(), std::make_shared<bool>(true));
+    if (!is_new) return;
+    asio::co_spawn(parts_.executor, follow(shared_from_this(), command, offset, place->second),
+                   asio::detached);
   }
 
   asio::awaitable<Result<void>> start(json::object message) {
@@ -140,7 +151,7 @@ class StreamSocket : public std::enable_shared_from_this<StreamSocket> {
     auto command = CO_TRY(co_await std::move(starting));
     json::object answer{{"type", "started"}, {"command_id", command->id()}};
     if (const json::value* tag = message.if_contains("tag")) answer["tag"] = *tag;
-    send(std::move(answer));
+    send(answer);
     begin_following(command, 0);
     co_return Result<void>();
   }
@@ -184,7 +195,10 @@ class StreamSocket : public std::enable_shared_from_this<StreamSocket> {
       co_return Result<void>();
     }
     if (type == "detach") {
-      followed_.erase(command->id());
+      if (auto found = followed_.find(command->id()); found != followed_.end()) {
+        *found->second = false;
+        followed_.erase(found);
+      }
       co_return Result<void>();
     }
     if (type == "signal") {
@@ -213,7 +227,7 @@ class StreamSocket : public std::enable_shared_from_this<StreamSocket> {
   Bell changed_;
   std::deque<std::string> queue_;
   std::size_t queued_ = 0;
-  std::set<std::string> followed_;
+  std::map<std::string, std::shared_ptr<bool>> followed_;  // whether each is still wanted
   bool closed_ = false;
 };
 
@@ -226,7 +240,7 @@ asio::awaitable<Result<Reply>> stream_events(ApiParts parts, CallPtr call,
   std::set<std::string> over;
   for (const auto& command : session->commands())
     if (!command->is_running()) over.insert(command->id());
-  while (session->state() != SessionState::gone) {
+  for (bool wanted = true; wanted;) {
     for (const auto& command : session->commands()) {
       if (over.contains(command->id())) continue;
       bool running = command->is_running();
@@ -242,7 +256,7 @@ asio::awaitable<Result<Reply>> stream_events(ApiParts parts, CallPtr call,
           out.send("exit", "", to_text(command->describe(SessionCommand::Detail::summary)));
       CO_TRY(co_await std::move(sending));
     }
-    if (!parts.keys.still_holds(call->caller)) break;
+    wanted = co_await may_go_on(parts, call->caller, session);
     asio::steady_timer pause(parts.executor, std::chrono::milliseconds(100));
     boost::system::error_code ignored;
     co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
@@ -276,7 +290,7 @@ asio::awaitable<Result<Reply>> stream(ApiParts parts, CallPtr call) {
 
 }  // namespace
 
-std::vector<Route> stream_routes(ApiParts parts) {
+std::vector<Route> stream_routes(const ApiParts& parts) {
   return {{"GET",
            "/api/sessions/{id}/stream",
            "stream",

@@ -86,7 +86,7 @@ asio::awaitable<Result<Reply>> verify(ApiParts parts) {
 
 }  // namespace
 
-std::vector<Route> system_routes(ApiParts parts, Api* api) {
+std::vector<Route> system_routes(const ApiParts& parts, Api* api) {
   std::string page(asr_api_docs_begin,
                    static_cast<std::size_t>(asr_api_docs_end - asr_api_docs_begin));
   std::vector<Route> routes;
@@ -122,7 +122,7 @@ std::vector<Route> system_routes(ApiParts parts, Api* api) {
                     [api](CallPtr) -> asio::awaitable<Result<Reply>> {
                       co_return Reply{200, api->document(), false, {}};
                     },
-                    {{200, "An OpenAPI document", "", "application/json"}}});
+                    {{200, "An OpenAPI document", "Document"}}});
   routes.push_back(
       {"GET",
        "/docs",

@@ -157,6 +157,7 @@ Result<void> Server::listen() {
       context_.get_executor(), std::move(options),
       [this](Exchange* exchange) { return api_->handle(exchange); },
       [this](unsigned status, std::string what) { return api_->refuse(status, std::move(what)); }));
+  sessions_->set_url_base(own_url());
   return {};
 }
 
@@ -176,7 +177,6 @@ Result<void> Server::start() {
   sessions.most_ttl = settings_.most_ttl;
   sessions.most_sessions = settings_.most_sessions;
   sessions.most_sessions_per_key = settings_.most_sessions_per_key;
-  sessions.url_base = own_url();
   NodeName node = TRY(node_name());
   sessions_ = std::make_unique<Sessions>(context_.get_executor(), *store_, log_, std::move(node),
                                          std::move(sessions));

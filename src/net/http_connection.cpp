@@ -29,6 +29,33 @@ constexpr std::size_t kLeftoverBody = 256 * 1024;  // so much nobody read is ski
 
 Error connection_lost() { return Error(Errc::gone, "the client has gone"); }
 
+// Stops what waits on a socket when the time is up, and leaves it open: the stream's own deadline
+// would close it, and nothing could be said any more.
+class Deadline {
+ public:
+  Deadline(asio::ip::tcp::socket& socket, std::chrono::seconds time)
+      : timer_(socket.get_executor(), time), state_(std::make_shared<State>()) {
+    timer_.async_wait([&socket, state = state_](boost::system::error_code ec) {
+      if (ec || state->over) return;
+      state->passed = true;
+      boost::system::error_code ignored;
+      socket.cancel(ignored);
+    });
+  }
+  ~Deadline() { state_->over = true; }
+  Deadline(const Deadline&) = delete;
+  Deadline& operator=(const Deadline&) = delete;
+  bool has_passed() const noexcept { return state_->passed; }
+
+ private:
+  struct State {
+    bool over = false;
+    bool passed = false;
+  };
+  asio::steady_timer timer_;
+  std::shared_ptr<State> state_;
+};
+
 template <class Stream>
 class HttpConnection final : public Connection, public Exchange {
  public:
@@ -39,6 +66,7 @@ class HttpConnection final : public Connection, public Exchange {
   void close_if_idle() noexcept override {
     if (idle_) close();
   }
+  bool is_answering() const noexcept override { return !idle_ && !taken_ && !endless_; }
   void close() noexcept override {
     if (taken_) return;
     boost::system::error_code ignored;
@@ -93,6 +121,7 @@ class HttpConnection final : public Connection, public Exchange {
   bool answered_ = false;
   bool ended_ = false;  // the answer is complete
   bool chunked_answer_ = false;
+  bool endless_ = false;  // the answer goes on until somebody leaves
   bool taken_ = false;
   boost::system::error_code error_;
 };
@@ -141,21 +170,24 @@ asio::awaitable<void> HttpConnection<Stream>::serve() {
 template <class Stream>
 auto HttpConnection<Stream>::read_head() -> asio::awaitable<Head> {
   const HttpServerOptions& options = serving_->options;
-  answered_ = ended_ = chunked_answer_ = continue_wanted_ = chunked_ = false;
+  answered_ = ended_ = chunked_answer_ = endless_ = continue_wanted_ = chunked_ = false;
   body_left_ = 0;
   parser_.reset();
   idle_ = buffer_.size() == 0;
-  allow(idle_ ? options.idle_time : options.head_time);
+  auto& lowest = beast::get_lowest_layer(stream_);
+  lowest.expires_never();
+  std::optional<Deadline> deadline;
+  deadline.emplace(lowest.socket(), idle_ ? options.idle_time : options.head_time);
   std::size_t scanned = 0;
   for (;;) {
     std::string_view text(static_cast<const char*>(buffer_.data().data()), buffer_.size());
     std::size_t end = text.find("\r\n\r\n", scanned);
+    if (std::min(text.find('\n'), text.size()) > kLongestTarget)
+      co_return co_await refuse(414, "the address is too long");
     if (end != std::string_view::npos) {
       if (end + 4 > options.most_head_bytes) co_return co_await refuse(431, "headers too large");
       break;
     }
-    if (std::min(text.find('\n'), text.size()) > kLongestTarget)
-      co_return co_await refuse(414, "the address is too long");
     if (text.size() > options.most_head_bytes) co_return co_await refuse(431, "headers too large");
     // A line that ends without CR, or a zero byte, will not get better by waiting.
     for (std::size_t i = scanned; i < text.size(); ++i)
@@ -165,13 +197,13 @@ auto HttpConnection<Stream>::read_head() -> asio::awaitable<Head> {
     auto room = buffer_.prepare(4096);
     std::size_t n =
         co_await stream_.async_read_some(room, asio::redirect_error(asio::use_awaitable, error_));
-    if (error_ == beast::error::timeout && !idle_)
+    if (error_ && deadline->has_passed() && !idle_)
       co_return co_await refuse(408, "the headers took too long");
     if (error_) co_return Head::over;
     buffer_.commit(n);
     if (idle_) {
       idle_ = false;
-      allow(options.head_time);
+      deadline.emplace(lowest.socket(), options.head_time);
     }
   }
   std::string_view text(static_cast<const char*>(buffer_.data().data()), buffer_.size());
@@ -374,6 +406,7 @@ asio::awaitable<Result<void>> HttpConnection<Stream>::begin(Response head,
   } else {
     message.chunked(true);
     chunked_answer_ = true;
+    endless_ = head.headers.get("content-type") == "text/event-stream";
   }
   http::response_serializer<http::empty_body> serializer{message};
   allow(serving_->options.body_time);
@@ -417,19 +450,12 @@ asio::awaitable<Result<void>> HttpConnection<Stream>::copy_file(int file, std::u
   co_return Result<void>();
 }
 
-// The stream's own deadline holds for its own operations only.
 template <class Stream>
 asio::awaitable<void> HttpConnection<Stream>::wait_for_room() {
   auto& socket = beast::get_lowest_layer(stream_).socket();
-  auto over = std::make_shared<bool>(false);
-  asio::steady_timer deadline(socket.get_executor(), serving_->options.body_time);
-  deadline.async_wait([&socket, over](boost::system::error_code ec) {
-    boost::system::error_code ignored;
-    if (!ec && !*over) socket.cancel(ignored);
-  });
+  Deadline deadline(socket, serving_->options.body_time);
   co_await socket.async_wait(asio::ip::tcp::socket::wait_write,
                              asio::redirect_error(asio::use_awaitable, error_));
-  *over = true;
 }
 
 template <class Stream>

@@ -34,6 +34,8 @@ class Connection {
   virtual ~Connection() = default;
   virtual asio::awaitable<void> serve() = 0;  // Until it is over.
   virtual void close_if_idle() noexcept = 0;
+  // Whether an answer is under way that has an end.
+  virtual bool is_answering() const noexcept = 0;
   virtual void close() noexcept = 0;
 };
 

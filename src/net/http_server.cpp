@@ -66,9 +66,14 @@ class BeastServer final : public HttpServer {
   asio::awaitable<void> drain(std::chrono::milliseconds patience) override {
     stop_accepting();
     auto until = std::chrono::steady_clock::now() + patience;
-    while (!state_->connections.empty() && std::chrono::steady_clock::now() < until) {
+    for (bool answering = true; answering && std::chrono::steady_clock::now() < until;) {
+      answering = false;
       auto connections = state_->connections;
-      for (auto& [number, connection] : connections) connection->close_if_idle();
+      for (auto& [number, connection] : connections) {
+        connection->close_if_idle();
+        answering = answering || connection->is_answering();
+      }
+      if (!answering) break;
       asio::steady_timer pause(executor_, std::chrono::milliseconds(10));
       boost::system::error_code ec;
       co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, ec));

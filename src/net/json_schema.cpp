@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <boost/json/serialize.hpp>
 #include <cmath>
 #include <regex>
@@ -20,6 +21,13 @@ std::string escape_pointer(std::string_view name) {
       out += c;
   }
   return out;
+}
+
+// In characters, as the standard counts them; the text is UTF-8.
+std::size_t length_of(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  }));
 }
 
 class Checker {
@@ -112,10 +120,10 @@ Result<void> Checker::check_choice(const json::value& value, const json::object&
 Result<void> Checker::check_string(std::string_view text, const json::object& schema,
                                    const std::string& at) {
   if (const json::value* most = schema.if_contains("maxLength");
-      most && text.size() > most->to_number<std::size_t>())
+      most && length_of(text) > most->to_number<std::size_t>())
     return wrong(at, "must have at most " + json::serialize(*most) + " characters");
   if (const json::value* least = schema.if_contains("minLength");
-      least && text.size() < least->to_number<std::size_t>())
+      least && length_of(text) < least->to_number<std::size_t>())
     return wrong(at, "must have at least " + json::serialize(*least) + " characters");
   if (const json::value* pattern = schema.if_contains("pattern")) {
     // Patterns are the project's own and few; compiling one is slow.

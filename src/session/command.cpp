@@ -61,11 +61,12 @@ std::string_view status_word(EndReason reason) noexcept {
 
 SessionCommand::SessionCommand(asio::any_io_executor executor, std::string id,
                                CommandRequest request, std::size_t most_output)
-    : executor_(executor),
+    : executor_(std::move(executor)),
       id_(std::move(id)),
       request_(std::move(request)),
+      most_output_(most_output),
       output_(most_output),
-      changed_(std::move(executor)) {}
+      changed_(executor_) {}
 
 asio::awaitable<Result<void>> SessionCommand::start(std::shared_ptr<Sandbox> sandbox,
                                                     std::function<void()> ended) {
@@ -95,6 +96,7 @@ asio::awaitable<void> SessionCommand::follow(std::function<void()> ended) {
     if (!chunk || !*chunk) break;
     output_.append((*chunk)->stream, std::move((*chunk)->data));
     changed_.ring();
+    while (is_somebody_behind()) co_await changed_.wait();
   }
   auto status = co_await execution_->wait();
   ExitStatus lost;
@@ -104,6 +106,28 @@ asio::awaitable<void> SessionCommand::follow(std::function<void()> ended) {
   status_ = status ? *status : lost;
   changed_.ring();
   ended();
+}
+
+bool SessionCommand::is_somebody_behind() const {
+  for (const auto& [reader, offset] : readers_)
+    if (offset + most_output_ / 2 < output_.end()) return true;
+  return false;
+}
+
+SessionCommand::Reader::Reader(std::shared_ptr<SessionCommand> command, std::uint64_t offset)
+    : command_(std::move(command)) {
+  command_->readers_[this] = std::max(offset, command_->output_.begin());
+}
+
+SessionCommand::Reader::~Reader() {
+  command_->readers_.erase(this);
+  command_->changed_.ring();
+}
+
+void SessionCommand::Reader::advance(std::uint64_t offset) {
+  bool was_behind = command_->is_somebody_behind();
+  command_->readers_[this] = offset;
+  if (was_behind && !command_->is_somebody_behind()) command_->changed_.ring();
 }
 
 asio::awaitable<void> SessionCommand::wait_for_end(Bell::Clock::time_point deadline) {

@@ -1,6 +1,7 @@
 // A command of a session: its output is kept, whether or not anybody looks, and so is its end.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,17 +41,33 @@ class SessionCommand : public std::enable_shared_from_this<SessionCommand> {
   asio::awaitable<Result<void>> signal(int number);
   asio::awaitable<Result<void>> resize(TerminalSize size);
 
+  // Somebody who wants all of the output: the program waits while this one is far behind.
+  class Reader {
+   public:
+    Reader(std::shared_ptr<SessionCommand> command, std::uint64_t offset);
+    ~Reader();
+    Reader(const Reader&) = delete;
+    Reader& operator=(const Reader&) = delete;
+    void advance(std::uint64_t offset);
+
+   private:
+    std::shared_ptr<SessionCommand> command_;
+  };
+
   enum class Detail { summary, with_output };
   json::object describe(Detail detail) const;
 
  private:
   asio::awaitable<void> follow(std::function<void()> ended);
   Result<void> check_running() const;
+  bool is_somebody_behind() const;
 
   asio::any_io_executor executor_;
   std::string id_;
   CommandRequest request_;
+  std::size_t most_output_;
   OutputLog output_;
+  std::map<const Reader*, std::uint64_t> readers_;  // how far each has come
   Bell changed_;
   std::shared_ptr<Execution> execution_;
   std::optional<ExitStatus> status_;

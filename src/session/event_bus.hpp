@@ -24,7 +24,8 @@ struct EventInterest {
 // Recent events are answered from memory, older ones from the store.
 class EventBus {
  public:
-  EventBus(asio::any_io_executor executor, Store& store) : store_(store), bell_(executor) {}
+  EventBus(asio::any_io_executor executor, Store& store)
+      : store_(store), bell_(std::move(executor)) {}
 
   void announce(EventRecord event);
   std::int64_t newest() const noexcept { return newest_; }

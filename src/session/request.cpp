@@ -49,12 +49,33 @@ Result<void> read_limits(const json::object& body, Limits& limits) {
   return {};
 }
 
-Result<InitialFile> file_of(const json::object& body) {
+// The same error, with its place in front.
+tl::unexpected<Error> at(const std::string& where, const Error& error) {
+  return fail(error.code, where + ": " + error.what, error.hint);
+}
+
+// Which limit a complaint of the policy is about.
+std::string place_of(const Error& error) {
+  constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+      {"memory", "memory"}, {"disk", "disk"},    {"cpu", "cpus"},
+      {"pids", "pids"},     {"inode", "inodes"}, {"open files", "open_files"},
+      {"output", "output"}};
+  for (const auto& [word, name] : kNames)
+    if (error.what.starts_with(word)) return "/limits/" + std::string(name);
+  return "/limits";
+}
+
+Result<InitialFile> file_of(const json::object& body, const std::string& where) {
   InitialFile file;
   file.path = text_of(body.at("path"));
+  if (!file.path.starts_with('/'))
+    return fail(Errc::invalid, where + "/path: must be absolute", "such as /workspace/name");
   if (const json::value* text = body.if_contains("content")) file.content = text_of(*text);
-  if (const json::value* coded = body.if_contains("content_base64"))
-    file.content = TRY(from_base64(coded->get_string()));
+  if (const json::value* coded = body.if_contains("content_base64")) {
+    auto bytes = from_base64(coded->get_string());
+    if (!bytes) return at(where + "/content_base64", bytes.error());
+    file.content = std::move(*bytes);
+  }
   if (const json::value* mode = body.if_contains("mode"))
     file.mode = mode->to_number<std::uint32_t>() & 0777;
   return file;
@@ -72,7 +93,9 @@ Result<SessionRequest> session_request_from(const json::object& body) {
   if (preset == Preset::standard) request.spec.network = Network::loopback;
   if (const json::value* name = body.if_contains("environment"))
     request.environment = text_of(*name);
-  request.spec.environment = TRY(parse_environment(request.environment));
+  auto environment = parse_environment(request.environment);
+  if (!environment) return at("/environment", environment.error());
+  request.spec.environment = std::move(*environment);
   if (const json::value* name = body.if_contains("provider")) request.provider = text_of(*name);
   if (const json::value* tier = body.if_contains("tier"))
     request.spec.tier = TRY(parse_tier(tier->get_string()));
@@ -81,11 +104,13 @@ Result<SessionRequest> session_request_from(const json::object& body) {
   if (const json::value* env = body.if_contains("env")) request.env = texts_of(*env);
   if (const json::value* labels = body.if_contains("labels")) request.labels = texts_of(*labels);
   if (const json::value* files = body.if_contains("files"))
-    for (const json::value& file : files->get_array())
-      request.files.push_back(TRY(file_of(file.get_object())));
+    for (const json::value& file : files->get_array()) {
+      std::string where = "/files/" + std::to_string(request.files.size());
+      request.files.push_back(TRY(file_of(file.get_object(), where)));
+    }
   if (const json::value* ttl = body.if_contains("ttl_s")) request.ttl = seconds_of(*ttl);
   if (const json::value* idle = body.if_contains("idle_s")) request.idle = seconds_of(*idle);
-  TRY(check(request.spec));
+  if (auto fits = check(request.spec); !fits) return at(place_of(fits.error()), fits.error());
   return request;
 }
 

@@ -83,7 +83,7 @@ void Session::set_life(std::int64_t expires_ms, std::int64_t idle_ms) noexcept {
 }
 
 Session::Clock::time_point Session::deadline() const noexcept {
-  if (record_.idle_ms == 0) return expires_;
+  if (record_.idle_ms == 0 || holds_ > 0) return expires_;
   return std::min(expires_, last_used_ + std::chrono::milliseconds(record_.idle_ms));
 }
 

@@ -36,6 +36,12 @@ class Session : public std::enable_shared_from_this<Session> {
   void set_state(SessionState state) noexcept { state_ = state; }
 
   void touch() noexcept;  // It was used.
+  // Between these it is in use, however long that takes.
+  void hold() noexcept { ++holds_; }
+  void let_go() noexcept {
+    --holds_;
+    touch();
+  }
   Clock::time_point last_used() const noexcept { return last_used_; }
   // When it ends if nothing happens.
   Clock::time_point deadline() const noexcept;
@@ -58,6 +64,7 @@ class Session : public std::enable_shared_from_this<Session> {
   std::shared_ptr<Sandbox> sandbox_;
   SessionState state_ = SessionState::ready;
   Clock::time_point last_used_;
+  int holds_ = 0;
   Clock::time_point expires_ = Clock::time_point::max();
   std::uint64_t command_count_ = 0;
   std::map<std::uint64_t, std::shared_ptr<SessionCommand>> commands_;

@@ -76,6 +76,16 @@ asio::awaitable<void> Sessions::keep_activity() {
   (void)co_await store_.write(std::move(work));
 }
 
+Sessions::Hold::Hold(Sessions* sessions, std::shared_ptr<Session> session)
+    : sessions_(sessions), stopped_(sessions->stopped_), session_(std::move(session)) {
+  session_->hold();
+}
+
+Sessions::Hold::~Hold() {
+  session_->let_go();
+  if (!*stopped_ && session_->deadline() < sessions_->next_look_) sessions_->life_changed_.ring();
+}
+
 asio::awaitable<void> Sessions::end_all(std::string reason) {
   auto all = live_;
   for (auto& [id, session] : all) (void)co_await end(session, reason, the_server());

@@ -44,13 +44,13 @@ auto with_trail(Work change, EventRecord event, AuditEntry entry, const SecretBo
 
 Sessions::Sessions(asio::any_io_executor executor, Store& store, const Log& log, NodeName node,
                    SessionSettings settings)
-    : executor_(executor),
+    : executor_(std::move(executor)),
       store_(store),
       log_(log),
       node_(std::move(node)),
       settings_(std::move(settings)),
-      events_(executor, store),
-      life_changed_(executor) {}
+      events_(executor_, store),
+      life_changed_(executor_) {}
 
 Sessions::~Sessions() { *stopped_ = true; }
 
@@ -97,7 +97,7 @@ Result<void> Sessions::admit(const Caller& caller, const SessionRequest& request
   if (caller.role == Role::viewer)
     return fail(Errc::denied, "this key may only look", "ask an admin for a key with role user");
   if (!providers_.contains(request.provider))
-    return fail(Errc::invalid, "there is no provider \"" + request.provider + "\"",
+    return fail(Errc::invalid, "/provider: there is none called \"" + request.provider + "\"",
                 "GET /api/providers lists them");
   if (request.spec.environment.kind != Environment::Kind::host && caller.role < Role::oper)
     return fail(Errc::denied, "this key may not name folders and archives of the server",
@@ -187,14 +187,14 @@ asio::awaitable<Result<std::shared_ptr<Session>>> Sessions::make(Caller caller,
   co_return session;
 }
 
-asio::awaitable<Result<std::shared_ptr<Session>>> Sessions::find(Caller caller, std::string id,
-                                                                 Access access) {
-  auto found = live_.find(id);
-  if (found == live_.end()) co_return fail(unknown_session());
-  std::shared_ptr<Session> session = found->second;
+asio::awaitable<Result<void>> Sessions::check_access(Caller caller,
+                                                     std::shared_ptr<Session> session,
+                                                     Access access) {
   bool all = caller.role >= Role::oper;
   if (!all && session->owner() != caller.id) {
-    auto look = [id, key = caller.id](Database& database) { return access_of(database, id, key); };
+    auto look = [id = session->id(), key = caller.id](Database& database) {
+      return access_of(database, id, key);
+    };
     std::optional<std::string> shared = CO_TRY(co_await store_.read(std::move(look)));
     if (!shared) co_return fail(unknown_session());
     if (access == Access::use && *shared != "read-write")
@@ -202,6 +202,16 @@ asio::awaitable<Result<std::shared_ptr<Session>>> Sessions::find(Caller caller, 
   }
   if (access == Access::use && caller.role == Role::viewer)
     co_return fail(Errc::denied, "this key may only look", "ask an admin for a key with role user");
+  co_return Result<void>();
+}
+
+asio::awaitable<Result<std::shared_ptr<Session>>> Sessions::find(Caller caller, std::string id,
+                                                                 Access access) {
+  auto found = live_.find(id);
+  if (found == live_.end()) co_return fail(unknown_session());
+  std::shared_ptr<Session> session = found->second;
+  auto checking = check_access(caller, session, access);
+  CO_TRY(co_await std::move(checking));
   if (auto sandbox = session->sandbox(Session::Want::alive); !sandbox) {
     (void)co_await end(session, "its sandbox ended", caller);
     co_return fail(unknown_session());

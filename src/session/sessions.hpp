@@ -59,6 +59,9 @@ class Sessions {
   // A live one that the caller may use so. Foreign, unknown and malformed ids are alike.
   asio::awaitable<Result<std::shared_ptr<Session>>> find(Caller caller, std::string id,
                                                          Access access);
+  // Whether the caller may do so at this moment; looking does not count as use.
+  asio::awaitable<Result<void>> check_access(Caller caller, std::shared_ptr<Session> session,
+                                             Access access);
   // Whoever knows a session's name may see what it shows.
   Result<std::shared_ptr<Session>> find_for_preview(const std::string& id);
   // As above, gone ones included.
@@ -86,6 +89,21 @@ class Sessions {
   EventBus& events() noexcept { return events_; }
   SessionCounts counts() const;
   const SessionSettings& settings() const noexcept { return settings_; }
+  void set_url_base(std::string url) { settings_.url_base = std::move(url); }
+
+  // While one of these lives, the session is in use.
+  class Hold {
+   public:
+    Hold(Sessions* sessions, std::shared_ptr<Session> session);
+    ~Hold();
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+
+   private:
+    Sessions* sessions_;
+    std::shared_ptr<bool> stopped_;
+    std::shared_ptr<Session> session_;
+  };
 
  private:
   struct Change;  // a state to store, an event to announce

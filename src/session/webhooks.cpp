@@ -97,12 +97,12 @@ bool Webhooks::Target::wants(const EventRecord& event) const {
 
 Webhooks::Webhooks(asio::any_io_executor executor, Store& store, EventBus& events, const Log& log,
                    WebhookSettings settings)
-    : executor_(executor),
+    : executor_(std::move(executor)),
       store_(store),
       events_(events),
       log_(log),
       settings_(settings),
-      work_(executor) {}
+      work_(executor_) {}
 
 Webhooks::~Webhooks() {
   *stopped_ = true;
