@@ -21,6 +21,11 @@ std::string_view host_of(std::string_view header) {
   return header.substr(0, std::min(header.find(':'), header.size()));
 }
 
+bool has_escaped_slash(std::string_view target) {
+  std::string_view path = target.substr(0, std::min(target.find('?'), target.size()));
+  return path.find("%2f") != std::string_view::npos || path.find("%2F") != std::string_view::npos;
+}
+
 bool is_local_name(std::string_view host) {
   return host == "localhost" || host == "127.0.0.1" || host == "[::1]" ||
          host.ends_with(".localhost");
@@ -76,13 +81,13 @@ Result<void> Api::check_origin(const RequestHead& head) const {
   std::string_view host = host_of(head.headers.get("host"));
   if (options_.only_loopback && !is_local_name(host) && !is_one_of(host, options_.hosts))
     return fail(Errc::denied, "this server is not called \"" + std::string(host) + "\"",
-                "name it with --host if it is");
+                "name it with --hosts if it is");
   std::string_view origin = head.headers.get("origin");
   if (origin.empty()) return {};
   std::string own = (head.tls ? "https://" : "http://") + std::string(head.headers.get("host"));
   if (origin == own || is_one_of(origin, options_.origins)) return {};
   return fail(Errc::denied, "pages of " + std::string(origin) + " may not call this server",
-              "allow it with --origin");
+              "allow it with --origins");
 }
 
 Result<Caller> Api::authenticate(const RequestHead& head) {
@@ -127,7 +132,10 @@ asio::awaitable<Result<Reply>> Api::answer(CallPtr call, const Route* route) {
     co_return fail(Errc::denied, "this needs the role " + std::string(to_string(route->least)),
                    "ask an admin for a key with that role");
   auto reading = read_json(call, route);
-  CO_TRY(co_await std::move(reading));
+  if (auto read = co_await std::move(reading); !read) {
+    if (read.error().code != Errc::exhausted) co_return fail(read.error());
+    co_return Reply{413, json_of(read.error(), call->caller.trace_id), false, {}};
+  }
   auto handling = route->handle(call);
   co_return co_await std::move(handling);
 }
@@ -229,7 +237,42 @@ asio::awaitable<void> Api::preview(Exchange* exchange, PreviewTarget target) {
   metrics_.count_request("preview", method, status, std::chrono::steady_clock::now() - began);
 }
 
+// For pages of other origins that were allowed: what a browser wants to hear before it lets them
+// read.
+void Api::greet_origin(Exchange* exchange) const {
+  std::string origin(exchange->head().headers.get("origin"));
+  if (origin.empty() || !is_one_of(origin, options_.origins)) return;
+  exchange->always_send("Access-Control-Allow-Origin", origin);
+  exchange->always_send(
+      "Access-Control-Expose-Headers",
+      "ETag, Location, Retry-After, Content-Range, Content-Disposition, traceparent");
+  exchange->always_send("Vary", "Origin");
+}
+
+// A browser asks first, without a key, whether it may ask.
+bool Api::is_preflight(const RequestHead& head) const {
+  return head.method == "OPTIONS" && head.headers.has("access-control-request-method") &&
+         is_one_of(head.headers.get("origin"), options_.origins);
+}
+
+asio::awaitable<void> Api::answer_preflight(Exchange* exchange) {
+  Response response;
+  response.status = 204;
+  response.headers.add("Access-Control-Allow-Methods", "GET, POST, PUT, PATCH, DELETE");
+  response.headers.add("Access-Control-Allow-Headers",
+                       "Authorization, X-API-Key, Content-Type, Idempotency-Key, Range, If-Match, "
+                       "If-None-Match, Last-Event-ID, traceparent");
+  response.headers.add("Access-Control-Max-Age", "600");
+  auto responding = exchange->respond(std::move(response));
+  (void)co_await std::move(responding);
+}
+
 asio::awaitable<void> Api::handle(Exchange* exchange) {
+  greet_origin(exchange);
+  if (is_preflight(exchange->head())) {
+    auto answering = answer_preflight(exchange);
+    co_return co_await std::move(answering);
+  }
   if (auto target = preview_target(exchange->head(), options_.preview_domain)) {
     auto previewing = preview(exchange, std::move(*target));
     co_return co_await std::move(previewing);
@@ -238,7 +281,11 @@ asio::awaitable<void> Api::handle(Exchange* exchange) {
   auto call = std::make_shared<Call>();
   call->exchange = exchange;
   Trace trace = trace_from(call->head().headers.get("traceparent"));
-  Router::Match match = router_.find(call->head().method, call->head().path);
+  exchange->always_send("traceparent", trace.header());
+  Router::Match match;
+  // A slash that was escaped is part of a name, and no name here has one.
+  if (!has_escaped_slash(call->head().target))
+    match = router_.find(call->head().method, call->head().path);
   call->parts = match.parts;
   std::optional<Refused> refused = admit(call, match);
   call->caller.trace_id = trace.id;
@@ -250,14 +297,12 @@ asio::awaitable<void> Api::handle(Exchange* exchange) {
       refused = Refused{status_of(reply.error()), reply.error(), {}};
     } else if (!reply->answered) {
       status = reply->status;
-      reply->headers.add("traceparent", trace.header());
       auto sending = send(call, std::move(*reply));
       co_await std::move(sending);
     }
   }
   if (refused) {
     status = refused->status;
-    refused->headers.add("traceparent", trace.header());
     auto failing = fail_with(call, std::move(*refused));
     co_await std::move(failing);
   }

@@ -72,6 +72,9 @@ class Api {
   Result<Caller> authenticate(const RequestHead& head);
   asio::awaitable<Result<void>> read_json(CallPtr call, const Route* route);
   asio::awaitable<void> send(CallPtr call, Reply reply);
+  void greet_origin(Exchange* exchange) const;
+  bool is_preflight(const RequestHead& head) const;
+  asio::awaitable<void> answer_preflight(Exchange* exchange);
   asio::awaitable<void> preview(Exchange* exchange, struct PreviewTarget target);
 
   ApiParts parts_;

@@ -4,11 +4,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <deque>
 
 #include "api/api.hpp"
+#include "api/errors.hpp"
 #include "api/file_transfer.hpp"
 #include "api/sse.hpp"
 #include "base/clock.hpp"
@@ -81,7 +84,10 @@ asio::awaitable<Result<Reply>> write(ApiParts parts, CallPtr call) {
   std::int64_t mode = CO_TRY(call->number("mode", 0644, 0, 0777));
   auto receiving =
       receive_upload(call, place.sandbox, place.path, place.user, static_cast<std::uint32_t>(mode));
-  CO_TRY(co_await std::move(receiving));
+  if (auto received = co_await std::move(receiving); !received) {
+    if (received.error().code != Errc::exhausted) co_return fail(received.error());
+    co_return Reply{507, json_of(received.error(), call->caller.trace_id), false, {}};
+  }
   place.session->touch();
   auto asking = place.sandbox->stat(place.path);
   FileInfo info = CO_TRY(co_await std::move(asking));
@@ -187,6 +193,7 @@ struct Changes {
   std::deque<WatchEvent> seen;
   bool over = false;
   Bell bell;
+  asio::cancellation_signal stop;
 };
 
 asio::awaitable<void> gather(std::shared_ptr<Changes> changes) {
@@ -235,12 +242,12 @@ asio::awaitable<Result<Reply>> watch(ApiParts parts, CallPtr call) {
   auto changes = std::make_shared<Changes>(parts.executor);
   auto starting = place.sandbox->watch(place.path);
   changes->source = CO_TRY(co_await std::move(starting));
-  asio::co_spawn(parts.executor, gather(changes), asio::detached);
+  asio::co_spawn(parts.executor, gather(changes),
+                 asio::bind_cancellation_slot(changes->stop.slot(), asio::detached));
   auto telling = tell_changes(parts, call, std::move(place), changes);
   auto told = co_await std::move(telling);
   changes->over = true;
-  changes->source.reset();
-  changes->bell.ring();
+  changes->stop.emit(asio::cancellation_type::terminal);
   CO_TRY(std::move(told));
   co_return Reply::done();
 }

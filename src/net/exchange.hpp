@@ -53,6 +53,8 @@ class Exchange {
   // All of it; more than `most` is Errc::exhausted.
   virtual asio::awaitable<Result<std::string>> read_body(std::size_t most) = 0;
 
+  // Goes with whatever is answered.
+  virtual void always_send(std::string name, std::string value) = 0;
   virtual asio::awaitable<Result<void>> respond(Response response) = 0;
 
   // An answer in parts: of a length known beforehand, or until end().

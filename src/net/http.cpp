@@ -55,6 +55,7 @@ struct Framing {
   int lengths = 0;
   int encodings = 0;
   int hosts = 0;
+  bool is_version_10 = false;
 };
 
 Result<void> check_field(std::string_view line, Framing& framing) {
@@ -167,6 +168,7 @@ Result<void> check_head(std::string_view raw) {
     if (line.find('\r') != std::string_view::npos) return bad("a stray carriage return");
     if (first) {
       TRY(check_request_line(line));
+      framing.is_version_10 = line.ends_with("1.0");
       first = false;
     } else {
       TRY(check_field(line, framing));
@@ -176,6 +178,8 @@ Result<void> check_head(std::string_view raw) {
   if (framing.lengths > 1 || framing.encodings > 1 || framing.lengths + framing.encodings > 1)
     return bad("the length of the body is ambiguous");
   if (framing.hosts > 1) return bad("more than one Host");
+  if (framing.hosts == 0 && !framing.is_version_10) return bad("no Host");
+  if (framing.encodings > 0 && framing.is_version_10) return bad("HTTP/1.0 has no chunks");
   return {};
 }
 

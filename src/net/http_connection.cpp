@@ -25,6 +25,9 @@ namespace websocket = beast::websocket;
 namespace {
 
 constexpr std::size_t kLongestTarget = 8 * 1024;
+constexpr std::chrono::seconds kHearOut{2};
+constexpr std::size_t kMostHeardOut = 64 << 20;
+constexpr std::size_t kBufferBeyondHead = 64 * 1024;
 constexpr std::size_t kLeftoverBody = 256 * 1024;  // so much nobody read is skipped, not more
 
 Error connection_lost() { return Error(Errc::gone, "the client has gone"); }
@@ -60,7 +63,10 @@ template <class Stream>
 class HttpConnection final : public Connection, public Exchange {
  public:
   HttpConnection(Stream stream, std::shared_ptr<Serving> serving)
-      : stream_(std::move(stream)), serving_(std::move(serving)) {}
+      : stream_(std::move(stream)),
+        serving_(std::move(serving)),
+        // Also what one chunk's head or the trailers may take.
+        buffer_(serving_->options.most_head_bytes + kBufferBeyondHead) {}
 
   asio::awaitable<void> serve() override;
   void close_if_idle() noexcept override {
@@ -76,6 +82,9 @@ class HttpConnection final : public Connection, public Exchange {
   const RequestHead& head() const noexcept override { return head_; }
   asio::awaitable<Result<std::size_t>> read_some(std::span<char> buffer) override;
   asio::awaitable<Result<std::string>> read_body(std::size_t most) override;
+  void always_send(std::string name, std::string value) override {
+    always_.add(std::move(name), std::move(value));
+  }
   asio::awaitable<Result<void>> respond(Response response) override;
   asio::awaitable<Result<void>> begin(Response head, std::optional<std::uint64_t> length) override;
   asio::awaitable<Result<void>> write(std::string data) override;
@@ -99,6 +108,7 @@ class HttpConnection final : public Connection, public Exchange {
   asio::awaitable<std::size_t> read_from_stream(std::span<char> buffer);
   asio::awaitable<std::size_t> read_chunked(std::span<char> buffer);
   asio::awaitable<bool> skip_rest_of_body();
+  asio::awaitable<void> hear_out();
   asio::awaitable<void> say_continue();
   template <class Body>
   void fill(http::response<Body>& message, Response& response);
@@ -115,6 +125,8 @@ class HttpConnection final : public Connection, public Exchange {
   RequestHead head_;
   std::uint64_t body_left_ = 0;  // of a body whose length was announced
   bool chunked_ = false;
+  Headers always_;
+  bool is_version_10_ = false;
   bool continue_wanted_ = false;
   bool keep_alive_ = true;
   bool idle_ = true;
@@ -158,6 +170,7 @@ asio::awaitable<void> HttpConnection<Stream>::serve() {
     if (!ended_ || !keep_alive_ || error_) break;
     if (!co_await skip_rest_of_body()) break;
   }
+  if (answered_ && !keep_alive_) co_await hear_out();
   if constexpr (std::is_same_v<Stream, TlsStream>) {
     allow(std::chrono::seconds(5));
     if (!error_) co_await stream_.async_shutdown(asio::redirect_error(asio::use_awaitable, error_));
@@ -173,6 +186,8 @@ auto HttpConnection<Stream>::read_head() -> asio::awaitable<Head> {
   answered_ = ended_ = chunked_answer_ = endless_ = continue_wanted_ = chunked_ = false;
   body_left_ = 0;
   parser_.reset();
+  always_ = Headers();
+  head_.method.clear();
   idle_ = buffer_.size() == 0;
   auto& lowest = beast::get_lowest_layer(stream_);
   lowest.expires_never();
@@ -241,6 +256,7 @@ bool HttpConnection<Stream>::understand_head(std::size_t size) {
   for (const auto& field : request)
     head_.headers.add(std::string(field.name_string()), std::string(field.value()));
   keep_alive_ = request.keep_alive();
+  is_version_10_ = request.version() < 11;
   chunked_ = parser_->chunked();
   auto length = parser_->content_length();
   head_.length = length ? std::optional<std::uint64_t>(*length) : std::nullopt;
@@ -320,8 +336,10 @@ asio::awaitable<Result<std::size_t>> HttpConnection<Stream>::read_some(std::span
   }
   keep_alive_ = false;
   if (error_ == beast::error::timeout) co_return fail(Errc::timeout, "the body came too slowly");
-  if (error_.category() == http::make_error_code(http::error::bad_chunk).category() &&
-      error_ != http::error::end_of_stream && error_ != http::error::partial_message)
+  if (error_ == asio::error::eof || error_ == http::error::end_of_stream ||
+      error_ == http::error::partial_message)
+    co_return fail(Errc::invalid, "the body ended too early");
+  if (error_.category() == http::make_error_code(http::error::bad_chunk).category())
     co_return fail(Errc::invalid, "malformed body");
   co_return fail(connection_lost());
 }
@@ -339,6 +357,22 @@ asio::awaitable<Result<std::string>> HttpConnection<Stream>::read_body(std::size
       co_return fail(Errc::exhausted, "the body is larger than " + std::to_string(most) + " bytes");
     body.append(part.data(), n);
   }
+}
+
+// A client that still sends gets no answer if the connection is reset under it: what it sends is
+// taken for a little while, after it was told that no more will come.
+template <class Stream>
+asio::awaitable<void> HttpConnection<Stream>::hear_out() {
+  auto& socket = beast::get_lowest_layer(stream_).socket();
+  boost::system::error_code ec;
+  if (std::is_same_v<Stream, PlainStream>)
+    socket.shutdown(asio::ip::tcp::socket::shutdown_send, ec);
+  beast::get_lowest_layer(stream_).expires_never();
+  Deadline deadline(socket, kHearOut);
+  std::string part(64 * 1024, '\0');
+  for (std::size_t heard = 0; !ec && heard < kMostHeardOut;)
+    heard += co_await socket.async_read_some(asio::buffer(part),
+                                             asio::redirect_error(asio::use_awaitable, ec));
 }
 
 // What a handler left unread: a little is skipped, for more the connection is not worth keeping.
@@ -362,8 +396,11 @@ void HttpConnection<Stream>::fill(http::response<Body>& message, Response& respo
   message.version(11);
   message.result(response.status);
   for (auto& [name, value] : response.headers.all()) message.insert(name, value);
+  for (auto& [name, value] : always_.all()) message.set(name, value);
   message.set(http::field::date, http_date(std::time(nullptr)));
-  if (serving_->stopping) keep_alive_ = false;
+  // A body that will not be read to its end takes the connection with it.
+  bool leaves_rest = continue_wanted_ || chunked_ || body_left_ > kLeftoverBody;
+  if (serving_->stopping || leaves_rest) keep_alive_ = false;
   message.keep_alive(keep_alive_);
 }
 
@@ -403,6 +440,9 @@ asio::awaitable<Result<void>> HttpConnection<Stream>::begin(Response head,
   fill(message, head);
   if (length) {
     message.content_length(*length);
+  } else if (is_version_10_) {
+    keep_alive_ = false;  // The end of the connection is the end of the answer.
+    message.keep_alive(false);
   } else {
     message.chunked(true);
     chunked_answer_ = true;
@@ -498,6 +538,11 @@ asio::awaitable<Result<std::unique_ptr<WebSocket>>> HttpConnection<Stream>::upgr
     std::string protocol, std::size_t most) {
   if (!wants_websocket()) co_return fail(Errc::invalid, "this address speaks WebSocket");
   if (buffer_.size() > 0) co_return fail(Errc::invalid, "frames before the handshake");
+  // Beast would refuse these by itself, in words of its own.
+  if (head_.headers.get("sec-websocket-version") != "13")
+    co_return fail(Errc::invalid, "only version 13 of WebSocket is spoken here");
+  if (head_.headers.get("sec-websocket-key").size() != 24)
+    co_return fail(Errc::invalid, "malformed Sec-WebSocket-Key");
   beast::get_lowest_layer(stream_).expires_never();
   answered_ = ended_ = taken_ = true;
   http::request<http::empty_body> request;

@@ -93,7 +93,8 @@ Result<json::value> parse_json(std::string_view text) {
   json::basic_parser<NamesHandler> names(strict());
   names.write_some(false, text.data(), text.size(), ec);
   if (!ec && !names.handler().twice.empty())
-    return fail(Errc::invalid, "the name \"" + names.handler().twice + "\" occurs twice");
+    return fail(Errc::invalid, "the name \"" + repair_utf8(names.handler().twice.substr(0, 200)) +
+                                   "\" occurs twice");
   json::value value;
   if (!ec) value = json::parse(text, ec, {}, strict());
   if (ec) return fail(Errc::invalid, "malformed JSON: " + ec.message());

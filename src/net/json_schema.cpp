@@ -51,7 +51,10 @@ class Checker {
 
   // The place first, so that a reader finds it; the root has no name.
   static tl::unexpected<Error> wrong(const std::string& at, const std::string& what) {
-    return fail(Errc::invalid, (at.empty() ? "the body" : at) + " " + what);
+    constexpr std::size_t kLongestPlace = 200;
+    std::string place = at.empty() ? "the body" : repair_utf8(at.substr(0, kLongestPlace));
+    if (at.size() > kLongestPlace) place += "...";
+    return fail(Errc::invalid, place + " " + what);
   }
 
   const json::value& root_;
