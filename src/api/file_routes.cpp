@@ -82,8 +82,19 @@ asio::awaitable<Result<Reply>> write(ApiParts parts, CallPtr call) {
   Place place = CO_TRY(co_await std::move(placing));
   CO_TRY(need_path(place));
   std::int64_t mode = CO_TRY(call->number("mode", 0644, 0, 0777));
+  if (call->head().headers.has("if-match") || call->head().headers.has("if-none-match")) {
+    auto opening = place.sandbox->open_read(place.path, place.user);
+    auto found = co_await std::move(opening);
+    if (!found && found.error().code != Errc::not_found) co_return fail(found.error());
+    UniqueFd present = found ? std::move(*found) : UniqueFd();
+    bool wanted = CO_TRY(write_is_wanted(call->head(), present));
+    if (!wanted) {
+      Error changed(Errc::conflict, "the file is not what you think it is", "read it again");
+      co_return Reply{412, json_of(changed, call->caller.trace_id), false, {}};
+    }
+  }
   auto receiving =
-      receive_upload(call, place.sandbox, place.path, place.user, static_cast<std::uint32_t>(mode));
+      receive_upload(call, place.sandbox, place.path, "user", static_cast<std::uint32_t>(mode));
   if (auto received = co_await std::move(receiving); !received) {
     if (received.error().code != Errc::exhausted) co_return fail(received.error());
     co_return Reply{507, json_of(received.error(), call->caller.trace_id), false, {}};
@@ -172,7 +183,10 @@ asio::awaitable<Result<Reply>> archive_in(ApiParts parts, CallPtr call) {
   Place place = CO_TRY(co_await std::move(placing));
   if (place.path.empty()) place.path = "/workspace";
   auto unpacking = receive_archive(call, parts.executor, place.sandbox, place.path, place.user);
-  Sandbox::ArchiveReport report = CO_TRY(co_await std::move(unpacking));
+  auto unpacked = co_await std::move(unpacking);
+  if (!unpacked && unpacked.error().code == Errc::exhausted)
+    co_return Reply{507, json_of(unpacked.error(), call->caller.trace_id), false, {}};
+  Sandbox::ArchiveReport report = CO_TRY(std::move(unpacked));
   json::array reasons;
   for (const std::string& reason : report.reasons) reasons.emplace_back(repair_utf8(reason));
   json::object body{
@@ -284,7 +298,7 @@ std::vector<Route> file_routes(const ApiParts& parts) {
                 with(write),
                 {{200, "The file", "FileInfo"}}};
   writing.media = "application/octet-stream";
-  writing.parameters = {path, user, {"mode", "Permissions, as a decimal number", "integer"}};
+  writing.parameters = {path, {"mode", "Permissions, as a decimal number", "integer"}};
   routes.push_back(std::move(writing));
   Route removing{"DELETE",
                  base,

@@ -137,6 +137,20 @@ asio::awaitable<Result<Reply>> send_download(CallPtr call, UniqueFd file, std::s
   co_return Reply::done();
 }
 
+Result<bool> write_is_wanted(const RequestHead& head, const UniqueFd& present) {
+  std::string tag;
+  if (present) {
+    struct stat info {};
+    if (::fstat(present.get(), &info) != 0) return fail_errno("fstat");
+    tag = tag_of(info);
+  }
+  auto names_it = [&](std::string_view header) {
+    return present && (head.headers.get(header) == "*" || head.headers.lists(header, tag));
+  };
+  if (head.headers.has("if-match") && !names_it("if-match")) return false;
+  return !(head.headers.has("if-none-match") && names_it("if-none-match"));
+}
+
 asio::awaitable<Result<void>> receive_upload(CallPtr call, std::shared_ptr<Sandbox> sandbox,
                                              std::string path, std::string user,
                                              std::uint32_t mode) {
@@ -157,7 +171,15 @@ asio::awaitable<Result<void>> receive_upload(CallPtr call, std::shared_ptr<Sandb
   }
   std::string partial = folder + "." + name.substr(0, 200) + "." + random_name(8) + ".part";
   auto opening = sandbox->open_write(partial, WriteMode::create_new, mode, user);
-  UniqueFd file = CO_TRY(co_await std::move(opening));
+  auto opened = co_await std::move(opening);
+  if (!opened) {
+    // The name of the part means nothing to whoever asked.
+    Error error = opened.error();
+    if (std::size_t at = error.what.find(partial); at != std::string::npos)
+      error.what.replace(at, partial.size(), path);
+    co_return fail(std::move(error));
+  }
+  UniqueFd file = std::move(*opened);
   auto copying = copy_body(call, file.get());
   auto copied = co_await std::move(copying);
   file.reset();

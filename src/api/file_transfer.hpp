@@ -14,6 +14,9 @@ namespace asr {
 // Answers with a regular file: whole, in part, or not at all if the client has it already.
 asio::awaitable<Result<Reply>> send_download(CallPtr call, UniqueFd file, std::string path);
 
+// Whether If-Match and If-None-Match let a write happen. `present`: the file as it is, or nothing.
+Result<bool> write_is_wanted(const RequestHead& head, const UniqueFd& present);
+
 // Takes the body into a file. It appears under its name when it is complete, not before.
 asio::awaitable<Result<void>> receive_upload(CallPtr call, std::shared_ptr<Sandbox> sandbox,
                                              std::string path, std::string user,

@@ -33,6 +33,7 @@ class StreamSocket : public std::enable_shared_from_this<StreamSocket> {
   asio::awaitable<void> serve() {
     auto self = shared_from_this();
     asio::co_spawn(parts_.executor, write_queue(self), asio::detached);
+    asio::co_spawn(parts_.executor, watch_over(self), asio::detached);
     for (;;) {
       // Whoever does not take answers is not listened to.
       while (queued_ > kMostQueued && !closed_) co_await changed_.wait();
@@ -81,28 +82,42 @@ class StreamSocket : public std::enable_shared_from_this<StreamSocket> {
   }
 
   static asio::awaitable<void> write_queue(std::shared_ptr<StreamSocket> self) {
-    for (;;) {
-      while (self->queue_.empty() && !self->closed_) {
-        co_await self->changed_.wait(Bell::Clock::now() + kLookAgain);
-        if (self->closed_ || !self->queue_.empty()) break;
-        bool gone = self->session_->state() == SessionState::gone;
-        if (!gone && co_await may_go_on(self->parts_, self->caller_, self->session_)) continue;
-        co_await self->socket_->close(gone ? 1000 : 4401,
-                                      gone ? "the session has ended" : "no longer allowed");
-        self->closed_ = true;
+    while (!self->closed_) {
+      if (self->queue_.empty()) {
+        co_await self->changed_.wait();
+        continue;
       }
-      if (self->closed_) co_return;
       WebSocket::Message message{false, std::move(self->queue_.front())};
       self->queue_.pop_front();
       self->queued_ -= message.data.size();
+      self->writing_ = true;
       auto writing = self->socket_->write(std::move(message));
       auto written = co_await std::move(writing);
+      self->writing_ = false;
+      if (!written) self->closed_ = true;
       self->changed_.ring();
-      if (!written) {
-        self->closed_ = true;
-        co_return;
-      }
     }
+  }
+
+  // Ends the socket when its opener may no longer use it, or there is nothing left to use.
+  static asio::awaitable<void> watch_over(std::shared_ptr<StreamSocket> self) {
+    asio::steady_timer timer(self->parts_.executor);
+    boost::system::error_code ignored;
+    for (;;) {
+      timer.expires_after(kLookAgain);
+      co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+      if (self->closed_) co_return;
+      if (!co_await may_go_on(self->parts_, self->caller_, self->session_)) break;
+    }
+    self->closed_ = true;
+    self->changed_.ring();
+    timer.expires_after(std::chrono::milliseconds(500));
+    co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+    // Who does not read cannot be told.
+    if (self->writing_) co_return self->socket_->abort();
+    bool gone = self->session_->state() == SessionState::gone;
+    co_await self->socket_->close(gone ? 1000 : 4401,
+                                  gone ? "the session has ended" : "no longer allowed");
   }
 
   static asio::awaitable<void> follow(std::shared_ptr<StreamSocket> self,
@@ -228,6 +243,7 @@ class StreamSocket : public std::enable_shared_from_this<StreamSocket> {
   std::deque<std::string> queue_;
   std::size_t queued_ = 0;
   std::map<std::string, std::shared_ptr<bool>> followed_;  // whether each is still wanted
+  bool writing_ = false;
   bool closed_ = false;
 };
 

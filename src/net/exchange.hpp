@@ -30,6 +30,7 @@ class WebSocket {
   virtual asio::awaitable<Result<std::optional<Message>>> read() = 0;
   virtual asio::awaitable<Result<void>> write(Message message) = 0;
   virtual asio::awaitable<void> close(std::uint16_t code, std::string reason) = 0;
+  virtual void abort() noexcept = 0;  // at once, without a word; whatever waits here fails
 };
 
 // Bytes both ways, after an exchange was taken over. What had already been read comes first.

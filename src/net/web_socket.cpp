@@ -70,6 +70,11 @@ class ServerWebSocket final : public WebSocket {
     co_await socket_.async_close(why, asio::redirect_error(asio::use_awaitable, ec));
   }
 
+  void abort() noexcept override {
+    boost::system::error_code ignored;
+    beast::get_lowest_layer(socket_).socket().close(ignored);
+  }
+
  private:
   websocket::stream<Stream> socket_;
 };
