@@ -4,8 +4,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <boost/asio/bind_cancellation_slot.hpp>
-#include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <deque>
@@ -207,7 +205,6 @@ struct Changes {
   std::deque<WatchEvent> seen;
   bool over = false;
   Bell bell;
-  asio::cancellation_signal stop;
 };
 
 asio::awaitable<void> gather(std::shared_ptr<Changes> changes) {
@@ -249,6 +246,15 @@ asio::awaitable<Result<void>> tell_changes(ApiParts parts, CallPtr call, Place p
   co_return co_await std::move(ending);
 }
 
+// A watch that waits for a change cannot be called off: it gets one that changes nothing.
+asio::awaitable<void> nudge(std::shared_ptr<Sandbox> sandbox, std::string path) {
+  auto asking = sandbox->stat(path);
+  auto info = co_await std::move(asking);
+  if (!info) co_return;
+  auto changing = sandbox->change_mode(path, info->mode);
+  (void)co_await std::move(changing);
+}
+
 asio::awaitable<Result<Reply>> watch(ApiParts parts, CallPtr call) {
   auto placing = place_of(parts, call, Access::look);
   Place place = CO_TRY(co_await std::move(placing));
@@ -256,12 +262,15 @@ asio::awaitable<Result<Reply>> watch(ApiParts parts, CallPtr call) {
   auto changes = std::make_shared<Changes>(parts.executor);
   auto starting = place.sandbox->watch(place.path);
   changes->source = CO_TRY(co_await std::move(starting));
-  asio::co_spawn(parts.executor, gather(changes),
-                 asio::bind_cancellation_slot(changes->stop.slot(), asio::detached));
+  asio::co_spawn(parts.executor, gather(changes), asio::detached);
+  auto sandbox = place.sandbox;
+  std::string path = place.path;
   auto telling = tell_changes(parts, call, std::move(place), changes);
   auto told = co_await std::move(telling);
   changes->over = true;
-  changes->stop.emit(asio::cancellation_type::terminal);
+  changes->bell.ring();
+  auto nudging = nudge(sandbox, path);
+  co_await std::move(nudging);
   CO_TRY(std::move(told));
   co_return Reply::done();
 }

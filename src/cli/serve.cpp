@@ -226,6 +226,11 @@ asio::awaitable<void> Server::stop() {
 
 int Server::run() {
   if (auto started = start(); !started) return complain(started.error());
+  // Before anybody can know that there is something to stop.
+  asio::signal_set signals(context_, SIGINT, SIGTERM);
+  signals.async_wait([this](boost::system::error_code ec, int) {
+    if (!ec) asio::co_spawn(context_, stop(), asio::detached);
+  });
   std::printf("Agent Sandbox Runtime %s listens on %s\n", std::string(kVersion).c_str(),
               own_url().c_str());
   if (!told_key_.empty()) {
@@ -234,10 +239,6 @@ int Server::run() {
       std::printf("The command line of this user finds it in %s\n", kept->c_str());
   }
   std::fflush(stdout);
-  asio::signal_set signals(context_, SIGINT, SIGTERM);
-  signals.async_wait([this](boost::system::error_code ec, int) {
-    if (!ec) asio::co_spawn(context_, stop(), asio::detached);
-  });
   asio::co_spawn(context_, begin(), asio::detached);
   context_.run();
   if (failure_) return complain(*failure_);

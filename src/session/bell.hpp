@@ -10,6 +10,8 @@
 #include <memory>
 #include <set>
 
+#include "base/scope_exit.hpp"
+
 namespace asr {
 
 namespace asio = boost::asio;
@@ -42,9 +44,10 @@ class Bell {
                                        Clock::time_point deadline) {
     asio::steady_timer timer(executor, deadline);
     waiting->insert(&timer);
+    // Also when the coroutine is not resumed but destroyed, at the end of everything.
+    ScopeExit leave([&] { waiting->erase(&timer); });
     boost::system::error_code ignored;
     co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
-    waiting->erase(&timer);
   }
 
   asio::any_io_executor executor_;
