@@ -22,5 +22,14 @@ void add_shell_command(CLI::App& app, Invocation& call);
 void add_tour_command(CLI::App& app, Invocation& call);
 void add_doctor_command(CLI::App& app, Invocation& call);
 void add_completion_command(CLI::App& app, Invocation& call);
+void add_serve_command(CLI::App& app, Invocation& call);
+void add_config_command(CLI::App& app, Invocation& call);
+void add_session_commands(CLI::App& app, Invocation& invocation);
+void add_preview_command(CLI::App& app, Invocation& invocation);
+void add_key_commands(CLI::App& app, Invocation& invocation);
+void add_events_command(CLI::App& app, Invocation& invocation);
+void add_logs_command(CLI::App& app, Invocation& invocation);
+void add_audit_commands(CLI::App& app, Invocation& invocation);
+void add_copy_command(CLI::App& app, Invocation& invocation);
 
 }  // namespace asr

@@ -13,6 +13,7 @@
 #include "cli/report.hpp"
 #include "cli/terminal.hpp"
 #include "cli/trial.hpp"
+#include "session/session.hpp"
 
 namespace asr {
 

@@ -50,6 +50,15 @@ int run(std::vector<std::string> words) {
       "  agent-sandbox exec python3 -c 'print(6 * 7)'        run something");
 
   Invocation call;
+  add_serve_command(app, call);
+  add_config_command(app, call);
+  add_session_commands(app, call);
+  add_copy_command(app, call);
+  add_logs_command(app, call);
+  add_preview_command(app, call);
+  add_events_command(app, call);
+  add_key_commands(app, call);
+  add_audit_commands(app, call);
   add_exec_command(app, call);
   add_shell_command(app, call);
   add_tour_command(app, call);

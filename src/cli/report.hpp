@@ -1,7 +1,6 @@
 // How the command line speaks: errors with what to do next, results as JSON.
 #pragma once
 
-#include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <chrono>
 #include <string>
@@ -23,7 +22,6 @@ int print_json_error(const Error& error);
 std::string json_result(const RunResult& result, const Sandbox& sandbox, const Usage& usage);
 
 boost::json::object json_of(const Error& error);
-boost::json::array json_of(const Isolation& isolation);
 double millis(std::chrono::nanoseconds time);
 
 }  // namespace asr

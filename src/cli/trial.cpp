@@ -15,6 +15,7 @@
 #include "base/scope_exit.hpp"
 #include "cli/report.hpp"
 #include "cli/run.hpp"
+#include "session/session.hpp"
 
 namespace asr {
 

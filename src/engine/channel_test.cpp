@@ -27,6 +27,11 @@ std::ptrdiff_t open_descriptors() {
 }
 
 // A channel whose other end is the test's own, to be as hostile as it likes.
+asio::awaitable<void> ask(Channel::Box* from, Channel::Clock::time_point deadline,
+                          Result<Letter>* to) {
+  *to = co_await from->next(deadline);
+}
+
 class ChannelTest : public testing::Test {
  protected:
   ChannelTest() {
@@ -40,7 +45,8 @@ class ChannelTest : public testing::Test {
   }
 
   void open() {
-    channel_->open([this](Letter letter) { unasked_.push_back(letter.id); }, [this] { ++closed_; });
+    channel_->open([this](const Letter& letter) { unasked_.push_back(letter.id); },
+                   [this] { ++closed_; });
   }
   void run(std::chrono::milliseconds time) {
     context_.restart();
@@ -52,11 +58,7 @@ class ChannelTest : public testing::Test {
   // What next() gives, when it gives something within a second.
   Result<Letter> next(Channel::Box& box, std::chrono::milliseconds within) {
     Result<Letter> result = fail(Errc::internal, "next() did not return");
-    auto ask = [](Channel::Box& from, Channel::Clock::time_point deadline,
-                  Result<Letter>& to) -> asio::awaitable<void> {
-      to = co_await from.next(deadline);
-    };
-    asio::co_spawn(channel_->executor(), ask(box, Channel::Clock::now() + within, result),
+    asio::co_spawn(channel_->executor(), ask(&box, Channel::Clock::now() + within, &result),
                    asio::detached);
     run(1000ms);
     return result;
@@ -118,7 +120,7 @@ TEST_F(ChannelTest, NonsenseEndsTheChannel) {
     auto pair = seqpacket_pair();
     auto channel = std::make_shared<Channel>(asio::make_strand(context_), std::move(pair->first));
     int closed = 0;
-    channel->open([](Letter) {}, [&] { ++closed; });
+    channel->open([](const Letter&) {}, [&] { ++closed; });
     ASSERT_TRUE(send_packet(pair->second.get(), packet));
     run(50ms);
     EXPECT_EQ(closed, 1) << packet.size();
@@ -150,7 +152,7 @@ TEST_F(ChannelTest, AnswersToAClosedBoxAreUnasked) {
 }
 
 TEST_F(ChannelTest, ClosingFromALetterIsSafe) {
-  channel_->open([this](Letter) { channel_->close(); }, [this] { ++closed_; });
+  channel_->open([this](const Letter&) { channel_->close(); }, [this] { ++closed_; });
   for (int i = 0; i < 10; ++i) ASSERT_TRUE(say(5));
   run(50ms);
   EXPECT_EQ(closed_, 1);
@@ -240,7 +242,7 @@ TEST_F(ChannelTest, UnreadDescriptorsAreFew) {
 TEST_F(ChannelTest, APeerThatNeverStopsLeavesTimeForOthers) {
   int taken = 0;
   int taken_before_others = -1;
-  auto answer = [&](Letter) {
+  auto answer = [&](const Letter&) {
     if (++taken < 100'000) EXPECT_TRUE(say(99));  // There is always one more.
   };
   ASSERT_TRUE(say(99));

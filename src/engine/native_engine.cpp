@@ -31,6 +31,10 @@ CgroupTotals totals_for(const EngineOptions& options) {
   return totals;
 }
 
+std::function<void(Remains)> burial_by(std::shared_ptr<Janitor> janitor) {
+  return [janitor = std::move(janitor)](Remains remains) { janitor->bury(std::move(remains)); };
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::start(asio::any_io_executor executor,
@@ -110,8 +114,7 @@ Result<void> NativeEngine::prepare() {
 std::shared_ptr<NativeSandbox> NativeEngine::bring_to_life(Birth birth) {
   birth.keeper = keeper_;
   birth.ids = ids_;
-  auto bury = [janitor = janitor_](Remains remains) { janitor->bury(std::move(remains)); };
-  auto sandbox = std::make_shared<NativeSandbox>(std::move(birth), std::move(bury));
+  auto sandbox = std::make_shared<NativeSandbox>(std::move(birth), burial_by(janitor_));
   std::lock_guard lock(mutex_);
   // Not at each birth: looking at all of them costs the more the more there are.
   if (living_.size() >= forget_at_) {

@@ -34,6 +34,21 @@ std::string bytes_of(const FilterProgram& program) {
   return bytes;
 }
 
+bool has_ended(const std::shared_ptr<ZygoteProcess>& zygote) { return !zygote->is_alive(); }
+
+// A group whose limits are written while something else goes on, and how that went.
+struct Limited {
+  Group group;
+  Result<void> result;
+};
+
+std::function<void()> limit_later(std::shared_ptr<Limited> limited,
+                                  std::shared_ptr<Cgroups> cgroups, Limits limits) {
+  return [limited = std::move(limited), cgroups = std::move(cgroups), limits] {
+    limited->result = cgroups->limit(limited->group, limits);
+  };
+}
+
 }  // namespace
 
 // ---- environments
@@ -111,7 +126,7 @@ asio::awaitable<Result<void>> NativeEngine::start_zygotes(std::shared_ptr<Home> 
     auto finding = layers_of(std::move(environment));
     home->layers = CO_TRY(co_await std::move(finding));
   }
-  std::erase_if(home->zygotes, [](const auto& zygote) { return !zygote->is_alive(); });
+  std::erase_if(home->zygotes, has_ended);
   while (home->zygotes.size() < options_.zygotes) {
     auto starting = start_zygote(home->layers, false);
     home->zygotes.push_back(CO_TRY(co_await std::move(starting)));
@@ -169,6 +184,14 @@ asio::awaitable<Result<wire::Hello>> await_hello(std::shared_ptr<Channel> channe
     co_return fail(Errc::os, error.what, "agent-sandbox doctor tells what this machine lacks");
   }
   co_return fail(Errc::internal, "the new sandbox sent a wrong greeting");
+}
+
+asio::awaitable<Result<wire::Hello>> greet(std::shared_ptr<NativeSandbox> born,
+                                           std::shared_ptr<Channel> channel,
+                                           std::shared_ptr<Channel::Box> box) {
+  born->begin();
+  auto awaiting = await_hello(std::move(channel), std::move(box));
+  co_return co_await std::move(awaiting);
 }
 
 }  // namespace
@@ -268,15 +291,9 @@ asio::awaitable<Result<std::shared_ptr<NativeSandbox>>> NativeEngine::launch(
       std::make_shared<Channel>(asio::make_strand(executor_), std::move(sockets.first), epoch_);
   std::shared_ptr<Channel::Box> greeting = birth.channel->box_for_unasked();
   // Asked first and limited meanwhile: the zygote works on another core.
-  struct Limited {
-    Group group;
-    Result<void> result;
-  };
   auto limited = std::make_shared<Limited>(Limited{birth.group, {}});
   birth.group.limits.reset();  // Unknown, until it was told that they were written.
-  auto limit = [limited, cgroups = cgroups_, limits = spec.limits] {
-    limited->result = cgroups->limit(limited->group, limits);
-  };
+  auto limit = limit_later(limited, cgroups_, spec.limits);
   auto launching = zygote->launch(create, std::move(fds), std::move(limit));
   LaunchedProcess process = CO_TRY(co_await std::move(launching));
   birth.host_pid = process.pid;
@@ -289,12 +306,6 @@ asio::awaitable<Result<std::shared_ptr<NativeSandbox>>> NativeEngine::launch(
   auto channel = birth.channel;
   give_back.dismiss();
   auto sandbox = bring_to_life(std::move(birth));
-  auto greet = [](std::shared_ptr<NativeSandbox> born, std::shared_ptr<Channel> link,
-                  std::shared_ptr<Channel::Box> box) -> asio::awaitable<Result<wire::Hello>> {
-    born->begin();
-    auto awaiting = await_hello(link, std::move(box));
-    co_return co_await std::move(awaiting);
-  };
   auto greeted = greet(sandbox, channel, std::move(greeting));
   wire::Hello hello = CO_TRY(co_await on_strand(channel->executor(), std::move(greeted)));
   sandbox->learn(isolation_of(sandbox->spec(), hello, *cgroups_, rootless_, sizes),

@@ -215,7 +215,7 @@ TEST_F(EnvironmentTest, HugeOrOddAccountFilesAreHarmless) {
   int number = 0;
   for (const std::string& passwd :
        {huge, std::string("user:x:0:0::/:/bin/sh\n"), std::string(100'000, '\n'),
-        std::string("user:x:99999999999:0::/\nuser::::::\n:::::::\n\0\xff", 46)}) {
+        std::string("user:x:99999999999:0::/\nuser::::::\n:::::::\n") + '\0' + '\xff'}) {
     fs::path root = small_root("accounts-" + std::to_string(number++));
     write_host_file(root / "etc/passwd", passwd);
     auto box = sandbox(folder_spec(root));

@@ -81,10 +81,10 @@ RunResult KernelTest::sh(Sandbox& sandbox, std::string script, std::string user)
 
 namespace {
 
-asio::awaitable<void> gather_output(Execution& execution, std::shared_ptr<std::string> seen,
+asio::awaitable<void> gather_output(Execution* execution, std::shared_ptr<std::string> seen,
                                     std::string text, Clock::time_point deadline) {
   while (Clock::now() < deadline) {
-    auto chunk = co_await execution.read();
+    auto chunk = co_await execution->read();
     if (!chunk || !*chunk) co_return;
     seen->append((*chunk)->data);
     if (!text.empty() && seen->find(text) != std::string::npos) co_return;
@@ -96,7 +96,7 @@ asio::awaitable<void> gather_output(Execution& execution, std::shared_ptr<std::s
 std::string KernelTest::read_until(Execution& execution, std::string_view text,
                                    std::chrono::milliseconds within) {
   auto seen = std::make_shared<std::string>();
-  auto done = begin(gather_output(execution, seen, std::string(text), Clock::now() + within));
+  auto done = begin(gather_output(&execution, seen, std::string(text), Clock::now() + within));
   if (done.wait_for(within) == std::future_status::timeout) {
     // A read without output cannot be abandoned: end the program, so that it returns.
     ADD_FAILURE() << "no \"" << text << "\" in time; read so far: " << seen->substr(0, 2000);

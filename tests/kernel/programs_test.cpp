@@ -9,7 +9,6 @@ namespace asr::test {
 namespace {
 
 using testing::HasSubstr;
-using testing::StartsWith;
 
 class Programs : public KernelTest {
  protected:

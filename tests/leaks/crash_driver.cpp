@@ -134,7 +134,7 @@ int run(int argc, char** argv) {
   auto engine = Engine::start(context.get_executor(), options);
   if (!good("start", engine)) return 1;
   say("instance " + (*engine)->instance_dir().filename().native());
-  asio::co_spawn(context, drive(engine->get(), work), [&](std::exception_ptr failure) {
+  asio::co_spawn(context, drive(engine->get(), work), [&](const std::exception_ptr& failure) {
     if (failure) std::rethrow_exception(failure);
     context.stop();  // The zygotes' channels would be read for ever.
   });

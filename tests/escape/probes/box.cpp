@@ -119,7 +119,7 @@ int live_as_first(const Case& one, const std::vector<std::string>& args,
 
 }  // namespace
 
-int run_outside(const Case& one, std::vector<std::string> args) {
+int run_outside(const Case& one, const std::vector<std::string>& args) {
   if (::geteuid() != 0) return no_box(one, "only root can show that an attack works outside");
   Group memory, pids;  // Removed last, when the box is empty.
   if (one.box.memory_mib != 0 && !limit_memory(memory, one.box.memory_mib))

@@ -75,7 +75,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   args.erase(args.begin());
-  if (outside) return run_outside(*one, std::move(args));
+  if (outside) return run_outside(*one, args);
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGTTOU, SIG_IGN);
   Probe probe(one->name, std::move(args), writable_place(), false);

@@ -113,7 +113,7 @@ int sweep(std::string_view which);  // "native", "x32" or "i386"
 
 // Runs `one` as root in a box of its own; its exit code, or 3 when the box cannot be made (a JSON
 // line says why).
-int run_outside(const Case& one, std::vector<std::string> args);
+int run_outside(const Case& one, const std::vector<std::string>& args);
 
 // Small things that many cases need.
 std::string errno_name(int err);

@@ -1,0 +1,322 @@
+#include "api/api.hpp"
+
+#include "api/errors.hpp"
+#include "api/openapi.hpp"
+#include "api/preview.hpp"
+#include "api/trace.hpp"
+#include "base/clock.hpp"
+
+namespace asr {
+
+namespace {
+
+Error not_authenticated(const char* what) {
+  return Error(Errc::denied, what, "send a key as \"Authorization: Bearer …\" or \"X-API-Key: …\"");
+}
+
+// The host of a Host header, without its port.
+std::string_view host_of(std::string_view header) {
+  if (header.starts_with('['))
+    return header.substr(0, std::min(header.find(']') + 1, header.size()));
+  return header.substr(0, std::min(header.find(':'), header.size()));
+}
+
+bool has_escaped_slash(std::string_view target) {
+  std::string_view path = target.substr(0, std::min(target.find('?'), target.size()));
+  return path.find("%2f") != std::string_view::npos || path.find("%2F") != std::string_view::npos;
+}
+
+bool is_local_name(std::string_view host) {
+  return host == "localhost" || host == "127.0.0.1" || host == "[::1]" ||
+         host.ends_with(".localhost");
+}
+
+bool is_one_of(std::string_view text, const std::vector<std::string>& list) {
+  for (const std::string& each : list)
+    if (equal_ignoring_case(each, text)) return true;
+  return false;
+}
+
+}  // namespace
+
+asio::awaitable<bool> may_go_on(ApiParts parts, Caller caller, std::shared_ptr<Session> session) {
+  if (!parts.keys.still_holds(caller) || session->state() == SessionState::gone) co_return false;
+  auto checking = parts.sessions.check_access(std::move(caller), std::move(session), Access::look);
+  auto allowed = co_await std::move(checking);
+  co_return allowed.has_value();
+}
+
+Api::Api(const ApiParts& parts, ApiOptions options)
+    : parts_(parts),
+      options_(std::move(options)),
+      metrics_(parts.sessions),
+      by_key_(options_.per_key, 100'000),
+      by_peer_(options_.per_peer, 100'000),
+      by_wrong_key_(options_.wrong_keys, 100'000) {
+  router_.add(system_routes(parts_, this));
+  router_.add(session_routes(parts_));
+  router_.add(command_routes(parts_));
+  router_.add(file_routes(parts_));
+  router_.add(stream_routes(parts_));
+  router_.add(event_routes(parts_));
+  router_.add(webhook_routes(parts_.webhooks));
+  router_.add(key_routes(parts_));
+  router_.add(compat_routes(parts_));
+  router_.add(preview_routes(parts_, options_.preview_domain));
+  document_ = openapi_document(router_.routes());
+}
+
+Response Api::refuse(unsigned status, std::string what) {
+  Trace trace = trace_from("");
+  metrics_.count_request("none", "none", status, std::chrono::seconds(0));
+  Errc code = status >= 500 ? Errc::internal : status == 408 ? Errc::timeout : Errc::invalid;
+  Response response = error_response(status, Error(code, std::move(what)), trace.id);
+  response.headers.add("traceparent", trace.header());
+  return response;
+}
+
+// A page in a browser must not reach a server its user did not name: neither by a name it rebound,
+// nor from an origin nobody allowed.
+Result<void> Api::check_origin(const RequestHead& head) const {
+  std::string_view host = host_of(head.headers.get("host"));
+  if (options_.only_loopback && !is_local_name(host) && !is_one_of(host, options_.hosts))
+    return fail(Errc::denied, "this server is not called \"" + std::string(host) + "\"",
+                "name it with --hosts if it is");
+  std::string_view origin = head.headers.get("origin");
+  if (origin.empty()) return {};
+  std::string own = (head.tls ? "https://" : "http://") + std::string(head.headers.get("host"));
+  if (origin == own || is_one_of(origin, options_.origins)) return {};
+  return fail(Errc::denied, "pages of " + std::string(origin) + " may not call this server",
+              "allow it with --origins");
+}
+
+Result<Caller> Api::authenticate(const RequestHead& head) {
+  if (options_.no_auth) return Caller{"local", Role::admin, 0, "", 0};
+  std::size_t given = head.headers.count("authorization") + head.headers.count("x-api-key");
+  if (given == 0) return fail(not_authenticated("a key is missing"));
+  if (given > 1) return fail(Errc::invalid, "more than one key was sent");
+  std::string_view key = head.headers.get("x-api-key");
+  if (key.empty()) {
+    std::string_view value = head.headers.get("authorization");
+    constexpr std::string_view kScheme = "Bearer ";
+    if (value.size() <= kScheme.size() ||
+        !equal_ignoring_case(value.substr(0, kScheme.size()), kScheme))
+      return fail(not_authenticated("the Authorization is no bearer token"));
+    key = value.substr(kScheme.size());
+  }
+  if (options_.jwt && JwtVerifier::looks_like_token(key))
+    return options_.jwt->verify(key, now_ms() / 1000);
+  auto caller = parts_.keys.find(key);
+  if (!caller) return fail(not_authenticated("the key is not valid"));
+  return std::move(*caller);
+}
+
+asio::awaitable<Result<void>> Api::read_json(CallPtr call, const Route* route) {
+  if (route->body.empty()) co_return Result<void>();
+  std::string_view type = call->head().headers.get("content-type");
+  type = type.substr(0, std::min(type.find(';'), type.size()));
+  auto reading = call->exchange->read_body(options_.most_json);
+  std::string text = CO_TRY(co_await std::move(reading));
+  if (text.empty() && route->body_optional) co_return Result<void>();
+  // Anything else can be sent by a page of another origin without asking.
+  if (!equal_ignoring_case(type, "application/json"))
+    co_return fail(Errc::invalid, "the body must be JSON", "send Content-Type: application/json");
+  json::value body = CO_TRY(parse_json(text));
+  CO_TRY(check_schema(body, schema_of(route->body), schemas()));
+  call->body = std::move(body.as_object());
+  co_return Result<void>();
+}
+
+asio::awaitable<Result<Reply>> Api::answer(CallPtr call, const Route* route) {
+  if (call->caller.role < route->least)
+    co_return fail(Errc::denied, "this needs the role " + std::string(to_string(route->least)),
+                   "ask an admin for a key with that role");
+  auto reading = read_json(call, route);
+  if (auto read = co_await std::move(reading); !read) {
+    if (read.error().code != Errc::exhausted) co_return fail(read.error());
+    co_return Reply{413, json_of(read.error(), call->caller.trace_id), false, {}};
+  }
+  auto handling = route->handle(call);
+  co_return co_await std::move(handling);
+}
+
+asio::awaitable<void> Api::send(CallPtr call, Reply reply) {
+  Response response;
+  response.status = reply.status;
+  response.headers = std::move(reply.headers);
+  if (!reply.body.is_null()) {
+    response.headers.add("Content-Type", "application/json");
+    response.body = to_text(reply.body);
+  }
+  auto responding = call->exchange->respond(std::move(response));
+  (void)co_await std::move(responding);
+}
+
+// Before anything is done for a request: may it come in at all, and who sends it?
+std::optional<Api::Refused> Api::admit(const CallPtr& call, const Router::Match& match) {
+  const RequestHead& head = call->head();
+  auto too_many = [](const char* what, std::chrono::milliseconds wait) {
+    Refused refused{429, Error(Errc::exhausted, what, "wait, then try again"), {}};
+    refused.headers.add("Retry-After", std::to_string((wait.count() + 999) / 1000));
+    return refused;
+  };
+  if (auto wait = by_peer_.take(head.peer); wait.count() > 0)
+    return too_many("too many requests from this address", wait);
+  if (auto origin = check_origin(head); !origin) return Refused{403, origin.error(), {}};
+  if (!match.route && match.allowed.empty())
+    return Refused{404,
+                   Error(Errc::not_found, "there is nothing at this address",
+                         "GET /openapi.json lists what there is"),
+                   {}};
+  if (!match.route) {
+    Refused refused{405, Error(Errc::invalid, "this address has no " + head.method), {}};
+    refused.headers.add("Allow", match.allowed);
+    return refused;
+  }
+  if (match.route->needs == Needs::nothing) return std::nullopt;
+  auto caller = authenticate(head);
+  if (!caller && caller.error().code == Errc::invalid) return Refused{400, caller.error(), {}};
+  if (!caller) {
+    if (auto wait = by_wrong_key_.take(head.peer); wait.count() > 0)
+      return too_many("too many wrong keys from this address", wait);
+    Refused refused{401, caller.error(), {}};
+    refused.headers.add("WWW-Authenticate", "Bearer");
+    return refused;
+  }
+  call->caller = std::move(*caller);
+  if (auto wait = by_key_.take(call->caller.id); wait.count() > 0)
+    return too_many("too many requests with this key", wait);
+  return std::nullopt;
+}
+
+// Handlers do not throw; if one does, it is a bug, and the connection is not to suffer.
+asio::awaitable<Result<Reply>> Api::answer_safely(CallPtr call, const Route* route) {
+  try {
+    auto answering = answer(call, route);
+    co_return co_await std::move(answering);
+  } catch (const std::exception& problem) {
+    parts_.log.error(
+        "a handler threw",
+        {{"operation", route->name}, {"what", problem.what()}, {"trace", call->caller.trace_id}});
+    co_return fail(Errc::internal, "something went wrong here",
+                   "the server's log has more under this trace_id");
+  }
+}
+
+asio::awaitable<void> Api::fail_with(CallPtr call, Refused refused) {
+  metrics_.count_fault(to_string(refused.error.fault()));
+  if (refused.status >= 500)
+    parts_.log.error("request failed", {{"path", call->head().path},
+                                        {"what", refused.error.what},
+                                        {"trace", call->caller.trace_id}});
+  if (call->exchange->has_answered()) co_return;
+  Response response = error_response(refused.status, refused.error, call->caller.trace_id);
+  for (const auto& [name, value] : refused.headers.all()) response.headers.add(name, value);
+  auto responding = call->exchange->respond(std::move(response));
+  (void)co_await std::move(responding);
+}
+
+asio::awaitable<void> Api::preview(Exchange* exchange, PreviewTarget target) {
+  auto began = std::chrono::steady_clock::now();
+  auto call = std::make_shared<Call>();
+  call->exchange = exchange;
+  call->caller.trace_id = trace_from(exchange->head().headers.get("traceparent")).id;
+  std::string method = exchange->head().method;
+  auto showing = show_preview(parts_, exchange, std::move(target));
+  auto shown = co_await std::move(showing);
+  unsigned status = 200;
+  if (!shown) {
+    // Whose server it is that does not answer: not this one.
+    status = shown.error().code == Errc::timeout ? 504
+             : shown.error().code == Errc::os    ? 502
+                                                 : status_of(shown.error());
+    Refused refused{status, shown.error(), {}};
+    auto failing = fail_with(call, std::move(refused));
+    co_await std::move(failing);
+  }
+  metrics_.count_request("preview", method, status, std::chrono::steady_clock::now() - began);
+}
+
+// For pages of other origins that were allowed: what a browser wants to hear before it lets them
+// read.
+void Api::greet_origin(Exchange* exchange) const {
+  std::string origin(exchange->head().headers.get("origin"));
+  if (origin.empty() || !is_one_of(origin, options_.origins)) return;
+  exchange->always_send("Access-Control-Allow-Origin", origin);
+  exchange->always_send(
+      "Access-Control-Expose-Headers",
+      "ETag, Location, Retry-After, Content-Range, Content-Disposition, traceparent");
+  exchange->always_send("Vary", "Origin");
+}
+
+// A browser asks first, without a key, whether it may ask.
+bool Api::is_preflight(const RequestHead& head) const {
+  return head.method == "OPTIONS" && head.headers.has("access-control-request-method") &&
+         is_one_of(head.headers.get("origin"), options_.origins);
+}
+
+asio::awaitable<void> Api::answer_preflight(Exchange* exchange) {
+  Response response;
+  response.status = 204;
+  response.headers.add("Access-Control-Allow-Methods", "GET, POST, PUT, PATCH, DELETE");
+  response.headers.add("Access-Control-Allow-Headers",
+                       "Authorization, X-API-Key, Content-Type, Idempotency-Key, Range, If-Match, "
+                       "If-None-Match, Last-Event-ID, traceparent");
+  response.headers.add("Access-Control-Max-Age", "600");
+  auto responding = exchange->respond(std::move(response));
+  (void)co_await std::move(responding);
+}
+
+asio::awaitable<void> Api::handle(Exchange* exchange) {
+  greet_origin(exchange);
+  if (is_preflight(exchange->head())) {
+    auto answering = answer_preflight(exchange);
+    co_return co_await std::move(answering);
+  }
+  if (auto target = preview_target(exchange->head(), options_.preview_domain)) {
+    auto previewing = preview(exchange, std::move(*target));
+    co_return co_await std::move(previewing);
+  }
+  auto began = std::chrono::steady_clock::now();
+  auto call = std::make_shared<Call>();
+  call->exchange = exchange;
+  Trace trace = trace_from(call->head().headers.get("traceparent"));
+  exchange->always_send("traceparent", trace.header());
+  Router::Match match;
+  // A slash that was escaped is part of a name, and no name here has one.
+  if (!has_escaped_slash(call->head().target))
+    match = router_.find(call->head().method, call->head().path);
+  call->parts = match.parts;
+  std::optional<Refused> refused = admit(call, match);
+  call->caller.trace_id = trace.id;
+  unsigned status = 200;
+  if (!refused) {
+    auto answering = answer_safely(call, match.route);
+    auto reply = co_await std::move(answering);
+    if (!reply) {
+      refused = Refused{status_of(reply.error()), reply.error(), {}};
+    } else if (!reply->answered) {
+      status = reply->status;
+      auto sending = send(call, std::move(*reply));
+      co_await std::move(sending);
+    }
+  }
+  if (refused) {
+    status = refused->status;
+    auto failing = fail_with(call, std::move(*refused));
+    co_await std::move(failing);
+  }
+  std::chrono::duration<double> time = std::chrono::steady_clock::now() - began;
+  metrics_.count_request(match.route ? match.route->name : "none",
+                         match.route ? match.route->method : "none", status, time);
+  if (!parts_.log.writes(LogLevel::info)) co_return;
+  parts_.log.info("request", {{"method", call->head().method},
+                              {"path", call->head().path},
+                              {"status", std::to_string(status)},
+                              {"ms", std::to_string(time.count() * 1000)},
+                              {"key", call->caller.id},
+                              {"peer", call->head().peer},
+                              {"trace", trace.id}});
+}
+
+}  // namespace asr

@@ -1,0 +1,81 @@
+// How a server is set up. Every setting has one name, used as a flag (--sessions-ttl), in the
+// environment and in .env (AGENT_SANDBOX_SESSIONS_TTL) and in YAML (sessions: {ttl: …}); what
+// stands earlier in this list wins.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/log.hpp"
+#include "base/result.hpp"
+
+namespace asr {
+
+struct Settings {
+  std::string listen = "127.0.0.1:8000";
+  std::string storage;  // empty: default_storage()
+  std::string runtime_dir;
+  bool no_auth = false;
+  std::string admin_key;
+  std::string jwt_secret;
+  std::string jwt_public_key;  // a PEM file
+  std::string jwt_issuer;
+  std::string jwt_audience;
+  std::string jwt_role_claim = "role";
+  std::vector<std::string> hosts;
+  std::vector<std::string> origins;
+  std::string preview_domain = "localhost";
+  std::string tls_certificate;
+  std::string tls_key;
+  bool tls_self_signed = false;
+  LogLevel log_level = LogLevel::info;
+  LogFormat log_format = LogFormat::text;
+  std::chrono::seconds ttl{3600};
+  std::chrono::seconds idle{0};
+  std::chrono::seconds most_ttl{0};
+  std::uint32_t most_sessions = 10000;
+  std::uint32_t most_sessions_per_key = 1000;
+  std::uint32_t pool_size = 4;
+  double rate_per_key = 2000;
+  double rate_per_address = 4000;
+  bool webhooks_private = false;
+  std::chrono::seconds stop_patience{10};
+};
+
+struct Setting {
+  std::string_view name;  // "sessions.ttl"
+  std::string_view help;
+  std::string_view standard;  // as it would be written
+  bool secret = false;        // never printed
+  std::function<Result<void>(Settings&, const std::string&)> set;
+  std::function<std::string(const Settings&)> get;
+
+  std::string flag() const;         // "--sessions-ttl"
+  std::string environment() const;  // "AGENT_SANDBOX_SESSIONS_TTL"
+};
+
+// All there are, in the order they are documented.
+const std::vector<Setting>& all_settings();
+
+using SettingTexts = std::map<std::string, std::string>;  // by name
+
+// What each source says. Names nobody knows are an error that says where they stand.
+Result<SettingTexts> settings_from_yaml(const std::string& text, const std::string& file);
+Result<SettingTexts> settings_from_env_file(const std::string& text, const std::string& file);
+Result<SettingTexts> settings_from_environment(const char* const* environment);
+
+// From the weakest source to the strongest.
+Result<Settings> put_together(const std::vector<SettingTexts>& sources);
+
+// One per line, as YAML, without secrets.
+std::string print_settings(const Settings& settings);
+
+std::filesystem::path default_storage();
+
+}  // namespace asr

@@ -1,0 +1,88 @@
+#include "base/log.hpp"
+
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+
+#include "base/clock.hpp"
+
+namespace asr {
+
+namespace {
+
+constexpr std::array<std::string_view, 5> kNames{"debug", "info", "warning", "error", "off"};
+constexpr std::size_t kLongestValue = 2048;
+
+// Valid in JSON and harmless on a terminal. Bytes that are no ASCII stay as they are: JSON readers
+// want UTF-8, and what is not valid there was escaped by whoever made the text.
+void append_escaped(std::string& line, std::string_view text) {
+  bool cut = text.size() > kLongestValue;
+  for (char c : text.substr(0, kLongestValue)) {
+    auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      line += '\\';
+      line += c;
+    } else if (byte < 0x20 || byte >= 0x7f) {
+      char code[8];
+      std::snprintf(code, sizeof code, "\\u%04x", byte);
+      line += code;
+    } else {
+      line += c;
+    }
+  }
+  if (cut) line += "...";
+}
+
+}  // namespace
+
+std::optional<LogLevel> parse_log_level(std::string_view text) noexcept {
+  for (std::size_t i = 0; i < kNames.size(); ++i)
+    if (kNames[i] == text) return static_cast<LogLevel>(i);
+  return std::nullopt;
+}
+
+std::string_view to_string(LogLevel level) noexcept {
+  return kNames[static_cast<std::size_t>(level)];
+}
+
+std::string format_line(LogFormat format, LogLevel level, std::int64_t unix_millis,
+                        std::string_view message, std::initializer_list<Log::Field> fields) {
+  std::string line;
+  if (format == LogFormat::json) {
+    line = R"({"time":")" + iso_time(unix_millis) + R"(","level":")" +
+           std::string(to_string(level)) + R"(","message":")";
+    append_escaped(line, message);
+    line += '"';
+    for (const auto& [name, value] : fields) {
+      line += ",\"";
+      append_escaped(line, name);
+      line += "\":\"";
+      append_escaped(line, value);
+      line += '"';
+    }
+    return line + '}';
+  }
+  line = iso_time(unix_millis) + ' ' + std::string(to_string(level)) + ' ';
+  append_escaped(line, message);
+  for (const auto& [name, value] : fields) {
+    line += ' ';
+    append_escaped(line, name);
+    line += '=';
+    bool plain = !value.empty() && value.find(' ') == std::string::npos;
+    if (!plain) line += '"';
+    append_escaped(line, value);
+    if (!plain) line += '"';
+  }
+  return line;
+}
+
+void Log::write(LogLevel level, std::string_view message,
+                std::initializer_list<Field> fields) const {
+  if (!writes(level)) return;
+  std::string line = format_line(format_, level, now_ms(), message, fields) + '\n';
+  // A log that cannot be written must not stop what it tells of.
+  [[maybe_unused]] ssize_t written = ::write(fd_, line.data(), line.size());
+}
+
+}  // namespace asr

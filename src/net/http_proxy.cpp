@@ -1,0 +1,272 @@
+#include "net/http_proxy.hpp"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http/buffer_body.hpp>
+#include <boost/beast/http/chunk_encode.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
+
+#include "net/http_connection.hpp"
+
+namespace asr {
+
+namespace http = beast::http;
+
+namespace {
+
+constexpr std::size_t kMostHead = 64 * 1024;
+constexpr std::size_t kBlock = 64 * 1024;
+constexpr int kMostInterim = 16;  // answers such as 100 before the one that counts
+
+using Parser = http::response_parser<http::buffer_body>;
+
+Error bad_upstream(const std::string& what) {
+  return Error(Errc::os, "the server inside the session " + what);
+}
+
+std::string request_head(const RequestHead& head, const ProxyRules& rules, bool upgrade) {
+  Headers headers = head.headers;
+  std::string protocol(head.headers.get("upgrade"));
+  remove_hop_by_hop(headers);
+  for (const std::string& name : rules.secret_headers) headers.remove(name);
+  for (const auto& [name, value] : rules.request_headers.all()) headers.set(name, value);
+  headers.remove("expect");
+  headers.remove("content-length");
+  std::string text = head.method + " " + rules.target + " HTTP/1.1\r\n";
+  for (const auto& [name, value] : headers.all()) text += name + ": " + value + "\r\n";
+  if (head.length)
+    text += "Content-Length: " + std::to_string(*head.length) + "\r\n";
+  else if (head.has_body)
+    text += "Transfer-Encoding: chunked\r\n";
+  text += upgrade ? "Connection: Upgrade\r\nUpgrade: " + protocol + "\r\n\r\n"
+                  : "Connection: close\r\n\r\n";
+  return text;
+}
+
+// The client's body, while its answer may already be coming.
+asio::awaitable<void> send_body(Exchange* exchange, std::shared_ptr<PlainStream> upstream,
+                                std::shared_ptr<bool> over) {
+  bool chunked = !exchange->head().length.has_value();
+  std::string block(kBlock, '\0');
+  boost::system::error_code ec;
+  while (!*over) {
+    auto reading = exchange->read_some(block);
+    auto n = co_await std::move(reading);
+    if (!n || *over) break;
+    auto data = asio::buffer(block.data(), *n);
+    if (*n == 0) {
+      if (chunked) {
+        auto last = http::make_chunk_last();
+        co_await asio::async_write(*upstream, last, asio::redirect_error(asio::use_awaitable, ec));
+      }
+      break;
+    }
+    if (chunked) {
+      auto chunk = http::make_chunk(data);
+      co_await asio::async_write(*upstream, chunk, asio::redirect_error(asio::use_awaitable, ec));
+    } else {
+      co_await asio::async_write(*upstream, data, asio::redirect_error(asio::use_awaitable, ec));
+    }
+    if (ec) break;
+  }
+}
+
+Response head_of(const Parser& parser, const ProxyRules& rules) {
+  Response response;
+  response.status = parser.get().result_int();
+  for (const auto& field : parser.get()) {
+    std::string value(field.value());
+    if (field.name() == http::field::set_cookie) value = without_domain(value);
+    response.headers.add(std::string(field.name_string()), std::move(value));
+  }
+  remove_hop_by_hop(response.headers);
+  response.headers.remove("content-length");
+  response.headers.remove("date");
+  for (const auto& [name, value] : rules.response_headers.all()) response.headers.set(name, value);
+  return response;
+}
+
+asio::awaitable<Result<void>> copy_answer(Exchange* exchange, PlainStream* upstream,
+                                          beast::flat_buffer* buffer, Parser* parser,
+                                          const ProxyRules* rules) {
+  bool bodiless = exchange->head().method == "HEAD";
+  std::optional<std::uint64_t> length;
+  if (auto announced = parser->content_length()) length = *announced;
+  if (bodiless && !length) length = 0;
+  auto beginning = exchange->begin(head_of(*parser, *rules), length);
+  CO_TRY(co_await std::move(beginning));
+  std::string block(kBlock, '\0');
+  while (!bodiless && !parser->is_done()) {
+    auto& body = parser->get().body();
+    body.data = block.data();
+    body.size = block.size();
+    upstream->expires_after(rules->idle_time);
+    boost::system::error_code ec;
+    co_await http::async_read_some(*upstream, *buffer, *parser,
+                                   asio::redirect_error(asio::use_awaitable, ec));
+    if (ec == http::error::need_buffer) ec = {};
+    std::size_t n = block.size() - body.size;
+    if (n > 0) {
+      auto writing = exchange->write(block.substr(0, n));
+      CO_TRY(co_await std::move(writing));
+      if (rules->alive) rules->alive();
+    }
+    if (ec == http::error::end_of_stream || ec == asio::error::eof) break;
+    if (ec) co_return fail(bad_upstream("broke off"));
+  }
+  auto ending = exchange->end();
+  co_return co_await std::move(ending);
+}
+
+asio::awaitable<void> pour(std::shared_ptr<ByteStream> from, std::shared_ptr<ByteStream> to,
+                           std::function<void()> alive) {
+  std::string block(kBlock, '\0');
+  for (;;) {
+    auto reading = from->read_some(block);
+    auto n = co_await std::move(reading);
+    if (!n || *n == 0) break;
+    auto writing = to->write(std::span<const char>(block.data(), *n));
+    auto written = co_await std::move(writing);
+    if (!written) break;
+    alive();
+  }
+  to->shut_down_write();
+}
+
+}  // namespace
+
+void remove_hop_by_hop(Headers& headers) {
+  std::vector<std::string> named;
+  for (const auto& [name, value] : headers.all())
+    if (!equal_ignoring_case(name, "connection") && headers.lists("connection", name))
+      named.push_back(name);
+  for (const char* name : {"connection", "keep-alive", "proxy-connection", "proxy-authenticate",
+                           "proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade"})
+    headers.remove(name);
+  for (const std::string& name : named) headers.remove(name);
+}
+
+std::string without_domain(std::string_view cookie) {
+  std::string out;
+  while (!cookie.empty()) {
+    std::size_t end = std::min(cookie.find(';'), cookie.size());
+    std::string_view part = cookie.substr(0, end);
+    cookie.remove_prefix(std::min(end + 1, cookie.size()));
+    std::string_view name = part.substr(
+        part.find_first_not_of(' ') == std::string_view::npos ? 0 : part.find_first_not_of(' '));
+    name = name.substr(0, std::min(name.find('='), name.size()));
+    while (!name.empty() && name.back() == ' ') name.remove_suffix(1);
+    if (!out.empty() && equal_ignoring_case(name, "domain")) continue;
+    if (!out.empty()) out += ';';
+    out += part;
+  }
+  return out;
+}
+
+asio::awaitable<void> join_streams(std::shared_ptr<ByteStream> one,
+                                   std::shared_ptr<ByteStream> other,
+                                   asio::any_io_executor executor, std::function<void()> alive,
+                                   std::chrono::seconds idle_time) {
+  auto moved = std::make_shared<bool>(true);
+  auto left = std::make_shared<int>(2);
+  auto note = [moved, alive] {
+    *moved = true;
+    if (alive) alive();
+  };
+  auto over = [left](const std::exception_ptr&) { --*left; };
+  asio::co_spawn(executor, pour(one, other, note), over);
+  asio::co_spawn(executor, pour(other, one, note), over);
+  auto quiet_since = std::chrono::steady_clock::now();
+  asio::steady_timer timer(executor);
+  while (*left > 0) {
+    timer.expires_after(std::chrono::milliseconds(*left == 2 ? 1000 : 100));
+    boost::system::error_code ignored;
+    co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+    auto now = std::chrono::steady_clock::now();
+    if (std::exchange(*moved, false)) quiet_since = now;
+    // One side has ended: the other gets a little time to say its last words.
+    auto patience = *left == 2 ? idle_time : std::chrono::seconds(5);
+    if (now - quiet_since > patience) {
+      one->close();
+      other->close();
+    }
+  }
+}
+
+asio::awaitable<Result<void>> proxy_exchange(Exchange* exchange, asio::any_io_executor executor,
+                                             UniqueFd upstream, ProxyRules rules) {
+  boost::system::error_code ec;
+  asio::ip::tcp::socket socket(executor);
+  socket.assign(asio::ip::tcp::v4(), upstream.release(), ec);
+  if (ec) co_return fail(bad_upstream("cannot be reached"));
+  auto stream = std::make_shared<PlainStream>(std::move(socket));
+  bool upgrade = exchange->head().headers.lists("connection", "upgrade") &&
+                 exchange->head().headers.has("upgrade");
+  std::string head = request_head(exchange->head(), rules, upgrade);
+  stream->expires_after(rules.head_time);
+  co_await asio::async_write(*stream, asio::buffer(head),
+                             asio::redirect_error(asio::use_awaitable, ec));
+  if (ec) co_return fail(bad_upstream("does not listen"));
+  if (rules.alive) rules.alive();
+  // Whoever answers before having read all may close: the rest is not sent then.
+  auto over = std::make_shared<bool>(false);
+  auto sent = std::make_shared<bool>(!exchange->head().has_body);
+  if (!*sent)
+    asio::co_spawn(executor, send_body(exchange, stream, over),
+                   [sent](const std::exception_ptr&) { *sent = true; });
+
+  beast::flat_buffer buffer(kMostHead + kBlock);
+  std::optional<Parser> parser;
+  for (int i = 0; i < kMostInterim; ++i) {
+    parser.emplace();
+    parser->header_limit(kMostHead);
+    parser->body_limit(boost::none);
+    if (exchange->head().method == "HEAD") parser->skip(true);
+    stream->expires_after(rules.head_time);
+    co_await http::async_read_header(*stream, buffer, *parser,
+                                     asio::redirect_error(asio::use_awaitable, ec));
+    unsigned status = ec ? 0 : parser->get().result_int();
+    if (ec || status == 101 || status >= 200) break;
+  }
+  Result<void> result;
+  if (ec == beast::error::timeout) {
+    result = fail(Errc::timeout, "the server inside the session did not answer in time");
+  } else if (ec || parser->get().result_int() < 101) {
+    result = fail(bad_upstream("gave no proper answer"));
+  } else if (parser->get().result_int() == 101 && upgrade) {
+    stream->expires_never();
+    std::string answer = "HTTP/1.1 101 Switching Protocols\r\n";
+    for (const auto& field : parser->get())
+      answer += std::string(field.name_string()) + ": " + std::string(field.value()) + "\r\n";
+    answer += "\r\n";
+    std::string rest(static_cast<const char*>(buffer.data().data()), buffer.size());
+    std::shared_ptr<ByteStream> client = exchange->take_over();
+    std::shared_ptr<ByteStream> inner = make_byte_stream(std::move(*stream), std::move(rest));
+    auto writing = client->write(std::span<const char>(answer));
+    if (auto written = co_await std::move(writing); written) {
+      auto joining = join_streams(client, inner, executor, rules.alive, rules.idle_time);
+      co_await std::move(joining);
+    }
+    co_return Result<void>();
+  } else {
+    auto copying = copy_answer(exchange, stream.get(), &buffer, &*parser, &rules);
+    result = co_await std::move(copying);
+  }
+  *over = true;
+  stream->socket().close(ec);
+  // The body's reader uses the exchange: it must be done before the exchange goes on.
+  asio::steady_timer pause(executor);
+  for (int i = 0; !*sent && i < 3000; ++i) {
+    pause.expires_after(std::chrono::milliseconds(10));
+    co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, ec));
+  }
+  co_return result;
+}
+
+}  // namespace asr

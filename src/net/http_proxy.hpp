@@ -1,0 +1,41 @@
+// Hands one request on to a server somewhere else, and its answer back. The other server is not
+// trusted: its heads are bounded, its words about connections are not passed on.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "base/unique_fd.hpp"
+#include "net/exchange.hpp"
+
+namespace asr {
+
+struct ProxyRules {
+  std::string target;  // path and query to ask for
+  // Sent on top of the client's, instead of those of the same name.
+  Headers request_headers;
+  // Not sent on: the keys to this server.
+  std::vector<std::string> secret_headers;
+  Headers response_headers;     // added to the answer
+  std::function<void()> alive;  // called when something went through
+  std::chrono::seconds head_time{120};
+  std::chrono::seconds idle_time{300};
+};
+
+// `upstream`: a connected TCP socket. An error before anything was answered is the caller's to
+// tell; afterwards the connection is simply closed.
+asio::awaitable<Result<void>> proxy_exchange(Exchange* exchange, asio::any_io_executor executor,
+                                             UniqueFd upstream, ProxyRules rules);
+
+// Copies bytes both ways until both sides have ended or nothing moved for `idle_time`.
+asio::awaitable<void> join_streams(std::shared_ptr<ByteStream> one,
+                                   std::shared_ptr<ByteStream> other,
+                                   asio::any_io_executor executor, std::function<void()> alive,
+                                   std::chrono::seconds idle_time);
+
+// Removes what belongs to one connection only, and what Connection names.
+void remove_hop_by_hop(Headers& headers);
+// "Domain=…" of a cookie is none of an inner server's business.
+std::string without_domain(std::string_view cookie);
+
+}  // namespace asr

@@ -1,0 +1,80 @@
+// A command of a session: its output is kept, whether or not anybody looks, and so is its end.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "engine/sandbox.hpp"
+#include "net/json.hpp"
+#include "session/bell.hpp"
+#include "session/output_log.hpp"
+#include "session/request.hpp"
+
+namespace asr {
+
+class SessionCommand : public std::enable_shared_from_this<SessionCommand> {
+ public:
+  SessionCommand(asio::any_io_executor executor, std::string id, CommandRequest request,
+                 std::size_t most_output);
+
+  // Starts it in `sandbox` and reads its output until its end. `ended` is called once.
+  asio::awaitable<Result<void>> start(std::shared_ptr<Sandbox> sandbox,
+                                      std::function<void()> ended);
+
+  const std::string& id() const noexcept { return id_; }
+  const OutputLog& output() const noexcept { return output_; }
+  const std::optional<ExitStatus>& status() const noexcept { return status_; }
+  bool is_running() const noexcept { return !status_; }
+  std::int64_t started_ms() const noexcept { return started_ms_; }
+
+  // Returns after something changed: more output, or the end.
+  asio::awaitable<void> wait_for_change(Bell::Clock::time_point deadline) {
+    return changed_.wait(deadline);
+  }
+  asio::awaitable<void> wait_for_end(
+      Bell::Clock::time_point deadline = Bell::Clock::time_point::max());
+
+  asio::awaitable<Result<void>> write_stdin(std::string data);
+  asio::awaitable<Result<void>> close_stdin();
+  asio::awaitable<Result<void>> signal(int number);
+  asio::awaitable<Result<void>> resize(TerminalSize size);
+
+  // Somebody who wants all of the output: the program waits while this one is far behind.
+  class Reader {
+   public:
+    Reader(std::shared_ptr<SessionCommand> command, std::uint64_t offset);
+    ~Reader();
+    Reader(const Reader&) = delete;
+    Reader& operator=(const Reader&) = delete;
+    void advance(std::uint64_t offset);
+
+   private:
+    std::shared_ptr<SessionCommand> command_;
+  };
+
+  enum class Detail { summary, with_output };
+  json::object describe(Detail detail) const;
+
+ private:
+  asio::awaitable<void> follow(std::function<void()> ended);
+  Result<void> check_running() const;
+  bool is_somebody_behind() const;
+
+  asio::any_io_executor executor_;
+  std::string id_;
+  CommandRequest request_;
+  std::size_t most_output_;
+  OutputLog output_;
+  std::map<const Reader*, std::uint64_t> readers_;  // how far each has come
+  Bell changed_;
+  std::shared_ptr<Execution> execution_;
+  std::optional<ExitStatus> status_;
+  std::int64_t started_ms_ = 0;
+};
+
+// exited, signaled, timeout, out_of_memory, output_limit or refused.
+std::string_view status_word(EndReason reason) noexcept;
+
+}  // namespace asr

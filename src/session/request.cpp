@@ -1,0 +1,179 @@
+#include "session/request.hpp"
+
+#include <cmath>
+
+#include "base/units.hpp"
+
+namespace asr {
+
+namespace {
+
+std::string text_of(const json::value& value) { return std::string(value.get_string()); }
+
+std::map<std::string, std::string> texts_of(const json::value& object) {
+  std::map<std::string, std::string> out;
+  for (const auto& [name, value] : object.get_object()) out[std::string(name)] = text_of(value);
+  return out;
+}
+
+// A number of bytes, or "512M".
+Result<std::uint64_t> bytes_of(const json::value& value, std::string_view where) {
+  if (value.is_number()) return value.to_number<std::uint64_t>();
+  auto bytes = parse_bytes(value.get_string());
+  if (!bytes) return fail(Errc::invalid, std::string(where) + ": " + bytes.error().what);
+  return *bytes;
+}
+
+std::chrono::milliseconds millis_of(const json::value& seconds) {
+  return std::chrono::milliseconds(std::llround(seconds.to_number<double>() * 1000));
+}
+
+std::chrono::seconds seconds_of(const json::value& value) {
+  return std::chrono::seconds(static_cast<std::int64_t>(std::ceil(value.to_number<double>())));
+}
+
+Result<void> read_limits(const json::object& body, Limits& limits) {
+  for (const auto& [name, value] : body) {
+    std::string where = "/limits/" + std::string(name);
+    if (name == "memory") limits.memory_bytes = TRY(bytes_of(value, where));
+    if (name == "disk") limits.disk_bytes = TRY(bytes_of(value, where));
+    if (name == "output") limits.output_bytes = TRY(bytes_of(value, where));
+    if (name == "cpus")
+      limits.milli_cpus = static_cast<std::uint32_t>(std::lround(value.to_number<double>() * 1000));
+    if (name == "pids") limits.pids = value.to_number<std::uint32_t>();
+    if (name == "inodes") limits.inodes = value.to_number<std::uint64_t>();
+    if (name == "open_files") limits.open_files = value.to_number<std::uint32_t>();
+    if (name == "timeout_s") limits.wall_time = millis_of(value);
+    if (name == "cpu_time_s") limits.cpu_time = millis_of(value);
+  }
+  return {};
+}
+
+// The same error, with its place in front.
+tl::unexpected<Error> at(const std::string& where, const Error& error) {
+  return fail(error.code, where + ": " + error.what, error.hint);
+}
+
+// Which limit a complaint of the policy is about.
+std::string place_of(const Error& error) {
+  constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+      {"memory", "memory"}, {"disk", "disk"},    {"cpu", "cpus"},
+      {"pids", "pids"},     {"inode", "inodes"}, {"open files", "open_files"},
+      {"output", "output"}};
+  for (const auto& [word, name] : kNames)
+    if (error.what.starts_with(word)) return "/limits/" + std::string(name);
+  return "/limits";
+}
+
+Result<InitialFile> file_of(const json::object& body, const std::string& where) {
+  InitialFile file;
+  file.path = text_of(body.at("path"));
+  if (!file.path.starts_with('/'))
+    return fail(Errc::invalid, where + "/path: must be absolute", "such as /workspace/name");
+  if (const json::value* text = body.if_contains("content")) file.content = text_of(*text);
+  if (const json::value* coded = body.if_contains("content_base64")) {
+    auto bytes = from_base64(coded->get_string());
+    if (!bytes) return at(where + "/content_base64", bytes.error());
+    file.content = std::move(*bytes);
+  }
+  if (const json::value* mode = body.if_contains("mode"))
+    file.mode = mode->to_number<std::uint32_t>() & 0777;
+  return file;
+}
+
+}  // namespace
+
+Result<SessionRequest> session_request_from(const json::object& body) {
+  SessionRequest request;
+  Preset preset = Preset::standard;
+  if (const json::value* name = body.if_contains("preset"))
+    preset = TRY(parse_preset(name->get_string()));
+  request.spec = spec_of(preset);
+  // A session without network has its own loopback: servers inside want to be previewed.
+  if (preset == Preset::standard) request.spec.network = Network::loopback;
+  if (const json::value* name = body.if_contains("environment"))
+    request.environment = text_of(*name);
+  auto environment = parse_environment(request.environment);
+  if (!environment) return at("/environment", environment.error());
+  request.spec.environment = std::move(*environment);
+  if (const json::value* name = body.if_contains("provider")) request.provider = text_of(*name);
+  if (const json::value* tier = body.if_contains("tier"))
+    request.spec.tier = TRY(parse_tier(tier->get_string()));
+  if (const json::value* limits = body.if_contains("limits"))
+    TRY(read_limits(limits->get_object(), request.spec.limits));
+  if (const json::value* env = body.if_contains("env")) request.env = texts_of(*env);
+  if (const json::value* labels = body.if_contains("labels")) request.labels = texts_of(*labels);
+  if (const json::value* files = body.if_contains("files"))
+    for (const json::value& file : files->get_array()) {
+      std::string where = "/files/" + std::to_string(request.files.size());
+      request.files.push_back(TRY(file_of(file.get_object(), where)));
+    }
+  if (const json::value* ttl = body.if_contains("ttl_s")) request.ttl = seconds_of(*ttl);
+  if (const json::value* idle = body.if_contains("idle_s")) request.idle = seconds_of(*idle);
+  if (auto fits = check(request.spec); !fits) return at(place_of(fits.error()), fits.error());
+  return request;
+}
+
+json::object json_of(const Limits& limits) {
+  auto seconds = [](std::chrono::milliseconds time) {
+    return static_cast<double>(time.count()) / 1000;
+  };
+  return {{"memory", limits.memory_bytes},
+          {"cpus", static_cast<double>(limits.milli_cpus) / 1000},
+          {"pids", limits.pids},
+          {"disk", limits.disk_bytes},
+          {"inodes", limits.inodes},
+          {"open_files", limits.open_files},
+          {"timeout_s", seconds(limits.wall_time)},
+          {"cpu_time_s", seconds(limits.cpu_time)},
+          {"output", limits.output_bytes}};
+}
+
+json::object json_of(const SessionRequest& request) {
+  return {{"environment", request.environment},
+          {"provider", request.provider},
+          {"tier", to_string(request.spec.tier)},
+          {"network", {{"mode", "none"}}},
+          {"limits", json_of(request.spec.limits)}};
+}
+
+Result<CommandRequest> command_request_from(const json::object& body) {
+  CommandRequest request;
+  Command& command = request.command;
+  const json::value* text = body.if_contains("command");
+  const json::value* argv = body.if_contains("argv");
+  if ((text != nullptr) == (argv != nullptr))
+    return fail(Errc::invalid, "give either \"command\" or \"argv\"",
+                "\"command\" is a text for the shell, \"argv\" a list of words");
+  if (text)
+    command.argv = {"/bin/sh", "-c", text_of(*text)};
+  else
+    for (const json::value& word : argv->get_array()) command.argv.push_back(text_of(word));
+  if (const json::value* cwd = body.if_contains("cwd")) command.cwd = text_of(*cwd);
+  if (const json::value* env = body.if_contains("env")) command.env = texts_of(*env);
+  if (const json::value* user = body.if_contains("user")) command.user = text_of(*user);
+  if (const json::value* data = body.if_contains("stdin")) request.stdin_data = text_of(*data);
+  if (const json::value* data = body.if_contains("stdin_base64"))
+    request.stdin_data = TRY(from_base64(data->get_string()));
+  if (const json::value* open = body.if_contains("stdin_open"))
+    request.stdin_open = open->get_bool();
+  if (const json::value* time = body.if_contains("timeout_s")) command.wall_time = millis_of(*time);
+  if (const json::value* time = body.if_contains("cpu_time_s")) command.cpu_time = millis_of(*time);
+  if (const json::value* limit = body.if_contains("output_bytes"))
+    command.output_bytes = limit->to_number<std::uint64_t>();
+  if (const json::value* flag = body.if_contains("background"))
+    request.background = flag->get_bool();
+  if (const json::value* pty = body.if_contains("pty")) {
+    TerminalSize size;
+    const json::object& wanted = pty->get_object();
+    if (const json::value* rows = wanted.if_contains("rows"))
+      size.rows = rows->to_number<std::uint16_t>();
+    if (const json::value* columns = wanted.if_contains("columns"))
+      size.columns = columns->to_number<std::uint16_t>();
+    command.terminal = size;
+  }
+  if (!request.stdin_data.empty() || request.stdin_open) command.stdin_mode = StdinMode::pipe;
+  return request;
+}
+
+}  // namespace asr

@@ -1,0 +1,185 @@
+#include "session/session.hpp"
+
+#include <boost/json/parse.hpp>
+#include <charconv>
+
+#include "base/clock.hpp"
+
+namespace asr {
+
+namespace {
+
+// Bounds what a session may hold in the server's memory.
+constexpr std::size_t kMostOutput = 1 << 20;         // of one command
+constexpr std::size_t kMostSessionOutput = 8 << 20;  // of all that have ended
+constexpr std::size_t kMostCommands = 200;           // that have ended
+constexpr std::size_t kMostRunning = 1000;
+
+json::value parsed(const std::string& text) {
+  boost::system::error_code ec;
+  json::value value = json::parse(text, ec);
+  return ec ? json::value(nullptr) : value;
+}
+
+}  // namespace
+
+std::string_view to_string(SessionState state) noexcept {
+  switch (state) {
+    case SessionState::creating:
+      return "creating";
+    case SessionState::ready:
+      return "ready";
+    case SessionState::paused:
+      return "paused";
+    case SessionState::gone:
+      break;
+  }
+  return "gone";
+}
+
+json::array json_of(const Isolation& isolation) {
+  json::array facts;
+  for (const IsolationFact& fact : isolation.facts) {
+    json::object entry{{"name", fact.name},
+                       {"guarantee", to_string(fact.guarantee)},
+                       {"mechanism", fact.mechanism}};
+    if (!fact.note.empty()) entry["note"] = fact.note;
+    facts.push_back(std::move(entry));
+  }
+  return facts;
+}
+
+Session::Session(asio::any_io_executor executor, SessionRecord record, SessionRequest request,
+                 std::shared_ptr<Sandbox> sandbox)
+    : executor_(std::move(executor)),
+      record_(std::move(record)),
+      request_(std::move(request)),
+      sandbox_(std::move(sandbox)),
+      last_used_(Clock::now()) {
+  set_life(record_.expires_ms, record_.idle_ms);
+}
+
+Result<std::shared_ptr<Sandbox>> Session::sandbox(Want want) const {
+  if (state_ == SessionState::gone || !sandbox_ || sandbox_->state() == SandboxState::gone)
+    return fail(Errc::gone, "the session has ended");
+  if (state_ == SessionState::paused && want == Want::running)
+    return fail(Errc::conflict, "the session is paused", "resume it first");
+  return sandbox_;
+}
+
+void Session::touch() noexcept {
+  last_used_ = Clock::now();
+  record_.active_ms = now_ms();
+}
+
+void Session::set_life(std::int64_t expires_ms, std::int64_t idle_ms) noexcept {
+  record_.expires_ms = expires_ms;
+  record_.idle_ms = idle_ms;
+  // The wall clock may jump; from here on a steady one counts.
+  expires_ = expires_ms == 0
+                 ? Clock::time_point::max()
+                 : Clock::now() +
+                       std::chrono::milliseconds(std::max<std::int64_t>(0, expires_ms - now_ms()));
+}
+
+Session::Clock::time_point Session::deadline() const noexcept {
+  if (record_.idle_ms == 0 || holds_ > 0) return expires_;
+  return std::min(expires_, last_used_ + std::chrono::milliseconds(record_.idle_ms));
+}
+
+asio::awaitable<Result<std::shared_ptr<SessionCommand>>> Session::start_command(
+    CommandRequest request, std::function<void(std::shared_ptr<SessionCommand>)> ended) {
+  auto self = shared_from_this();
+  auto box = CO_TRY(sandbox());
+  touch();
+  if (commands_.size() > kMostRunning + kMostCommands)
+    co_return fail(Errc::exhausted, "too many commands in this session",
+                   "end some of those that run in the background");
+  for (const auto& [name, value] : request_.env) request.command.env.emplace(name, value);
+  std::uint64_t number = ++command_count_;
+  auto command = std::make_shared<SessionCommand>(executor_, "c" + std::to_string(number),
+                                                  std::move(request), kMostOutput);
+  auto after = [weak = weak_from_this(), command_weak = std::weak_ptr(command),
+                ended = std::move(ended)] {
+    if (auto session = weak.lock()) {
+      session->touch();
+      session->forget_old_commands();
+    }
+    if (auto over = command_weak.lock()) ended(over);
+  };
+  auto starting = command->start(box, std::move(after));
+  CO_TRY(co_await std::move(starting));
+  commands_.emplace(number, command);
+  co_return command;
+}
+
+void Session::forget_old_commands() {
+  std::size_t count = 0;
+  std::size_t bytes = 0;
+  for (const auto& [number, command] : commands_) {
+    if (command->is_running()) continue;
+    ++count;
+    bytes += command->output().kept();
+  }
+  for (auto it = commands_.begin();
+       it != commands_.end() && (count > kMostCommands || bytes > kMostSessionOutput);) {
+    if (it->second->is_running()) {
+      ++it;
+      continue;
+    }
+    --count;
+    bytes -= it->second->output().kept();
+    it = commands_.erase(it);
+  }
+}
+
+Result<std::shared_ptr<SessionCommand>> Session::command(std::string_view id) const {
+  std::uint64_t number = 0;
+  if (id.starts_with('c')) {
+    auto [end, ec] = std::from_chars(id.data() + 1, id.data() + id.size(), number);
+    if (ec != std::errc() || end != id.data() + id.size()) number = 0;
+  }
+  auto found = commands_.find(number);
+  if (found == commands_.end() || found->second->id() != id)
+    return fail(Errc::not_found, "there is no such command in this session",
+                "GET /api/sessions/{id}/commands lists those that are kept");
+  return found->second;
+}
+
+std::vector<std::shared_ptr<SessionCommand>> Session::commands() const {
+  std::vector<std::shared_ptr<SessionCommand>> all;
+  for (const auto& [number, command] : commands_) all.push_back(command);
+  return all;
+}
+
+json::object Session::describe() const { return asr::describe(record_); }
+
+json::object describe(const SessionRecord& record) {
+  json::object out;
+  out["session_id"] = record.id;
+  out["sandbox_id"] = record.id;
+  out["state"] = record.state;
+  out["provider"] = record.provider;
+  out["environment"] = record.environment;
+  out["owner"] = record.owner;
+  out["url"] = record.url;
+  out["labels"] = parsed(record.labels);
+  json::value spec = parsed(record.spec);
+  if (const json::object* parts = spec.if_object())
+    for (const char* name : {"limits", "network", "tier"})
+      if (const json::value* part = parts->if_contains(name)) out[name] = *part;
+  out["persistent"] = record.persistent;
+  out["created_at"] = iso_time(record.created_ms);
+  out["expires_at"] =
+      record.expires_ms == 0 ? json::value(nullptr) : json::value(iso_time(record.expires_ms));
+  out["idle_s"] = record.idle_ms == 0 ? json::value(nullptr) : json::value(record.idle_ms / 1000);
+  out["active_at"] = iso_time(record.active_ms);
+  out["isolation"] = parsed(record.isolation);
+  if (record.ended_ms) {
+    out["ended_at"] = iso_time(*record.ended_ms);
+    out["end_reason"] = record.end_reason;
+  }
+  return out;
+}
+
+}  // namespace asr

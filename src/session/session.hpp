@@ -1,0 +1,78 @@
+// One session: its record, its computer, its commands.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "engine/sandbox.hpp"
+#include "session/command.hpp"
+#include "session/request.hpp"
+#include "store/session_records.hpp"
+
+namespace asr {
+
+enum class SessionState { creating, ready, paused, gone };
+std::string_view to_string(SessionState state) noexcept;
+
+// All on one thread. What changes it and must survive goes through Sessions.
+class Session : public std::enable_shared_from_this<Session> {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  Session(asio::any_io_executor executor, SessionRecord record, SessionRequest request,
+          std::shared_ptr<Sandbox> sandbox);
+
+  const std::string& id() const noexcept { return record_.id; }
+  const std::string& owner() const noexcept { return record_.owner; }
+  SessionState state() const noexcept { return state_; }
+  const SessionRecord& record() const noexcept { return record_; }
+  SessionRecord& record() noexcept { return record_; }
+  const SessionRequest& request() const noexcept { return request_; }
+
+  // Errc::gone once it has ended; Errc::conflict while it is paused, unless that is wanted.
+  enum class Want { running, alive };
+  Result<std::shared_ptr<Sandbox>> sandbox(Want want = Want::running) const;
+  void set_state(SessionState state) noexcept { state_ = state; }
+
+  void touch() noexcept;  // It was used.
+  // Between these it is in use, however long that takes.
+  void hold() noexcept { ++holds_; }
+  void let_go() noexcept {
+    --holds_;
+    touch();
+  }
+  Clock::time_point last_used() const noexcept { return last_used_; }
+  // When it ends if nothing happens.
+  Clock::time_point deadline() const noexcept;
+  void set_life(std::int64_t expires_ms, std::int64_t idle_ms) noexcept;
+
+  // `ended` gets the command when it is over.
+  asio::awaitable<Result<std::shared_ptr<SessionCommand>>> start_command(
+      CommandRequest request, std::function<void(std::shared_ptr<SessionCommand>)> ended);
+  Result<std::shared_ptr<SessionCommand>> command(std::string_view id) const;
+  std::vector<std::shared_ptr<SessionCommand>> commands() const;  // The oldest first.
+
+  json::object describe() const;
+
+ private:
+  void forget_old_commands();
+
+  asio::any_io_executor executor_;
+  SessionRecord record_;
+  SessionRequest request_;
+  std::shared_ptr<Sandbox> sandbox_;
+  SessionState state_ = SessionState::ready;
+  Clock::time_point last_used_;
+  int holds_ = 0;
+  Clock::time_point expires_ = Clock::time_point::max();
+  std::uint64_t command_count_ = 0;
+  std::map<std::uint64_t, std::shared_ptr<SessionCommand>> commands_;
+};
+
+// A record as the API shows it, with or without a live session behind it.
+json::object describe(const SessionRecord& record);
+
+json::array json_of(const Isolation& isolation);
+
+}  // namespace asr

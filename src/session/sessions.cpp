@@ -1,0 +1,422 @@
+#include "session/sessions.hpp"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+
+#include "base/clock.hpp"
+#include "base/scope_exit.hpp"
+#include "store/audit_records.hpp"
+#include "store/share_records.hpp"
+
+namespace asr {
+
+namespace {
+
+Error unknown_session() {
+  return Error(Errc::not_found, "there is no such session",
+               "GET /api/sessions lists those you may see");
+}
+
+AuditEntry audit_of(const Caller& caller, std::string action, std::string target,
+                    const json::object& detail = {}) {
+  AuditEntry entry;
+  entry.at_ms = now_ms();
+  entry.actor = caller.id;
+  entry.action = std::move(action);
+  entry.target = std::move(target);
+  entry.detail = to_text(detail);
+  entry.trace_id = caller.trace_id;
+  return entry;
+}
+
+// The change, its event and its entry in the audit: all of it or nothing. Gives the event's id.
+template <class Work>
+auto with_trail(Work change, EventRecord event, AuditEntry entry, const SecretBox& secrets) {
+  return [change = std::move(change), event = std::move(event), entry = std::move(entry),
+          &secrets](Database& database) -> Result<std::int64_t> {
+    TRY(change(database));
+    TRY(append_audit(database, secrets, entry));
+    return append_event(database, event);
+  };
+}
+
+}  // namespace
+
+Sessions::Sessions(asio::any_io_executor executor, Store& store, const Log& log, NodeName node,
+                   SessionSettings settings)
+    : executor_(std::move(executor)),
+      store_(store),
+      log_(log),
+      node_(std::move(node)),
+      settings_(std::move(settings)),
+      events_(executor_, store),
+      life_changed_(executor_) {}
+
+Sessions::~Sessions() { *stopped_ = true; }
+
+void Sessions::add_provider(std::unique_ptr<Provider> provider) {
+  providers_.emplace(std::string(provider->name()), std::move(provider));
+}
+
+asio::awaitable<Result<void>> Sessions::recover() {
+  auto look = [](Database& database) { return newest_event_id(database); };
+  events_.set_newest(CO_TRY(co_await store_.read(std::move(look))));
+  auto living = [](Database& database) -> Result<std::vector<SessionRecord>> {
+    std::vector<SessionRecord> all;
+    SessionFilter filter;
+    filter.states = {"creating", "ready", "paused"};
+    filter.limit = 1000;
+    do {
+      SessionPage page = TRY(list_sessions(database, filter));
+      for (SessionRecord& record : page.sessions) all.push_back(std::move(record));
+      filter.cursor = page.cursor;
+    } while (!filter.cursor.empty());
+    return all;
+  };
+  std::vector<SessionRecord> records = CO_TRY(co_await store_.read(std::move(living)));
+  for (const SessionRecord& record : records) {
+    std::string why = record.expires_ms != 0 && record.expires_ms <= now_ms()
+                          ? "expired while the server was down"
+                          : "lost when the server ended";
+    EventRecord event{0,         now_ms(),     "session.gone",
+                      record.id, record.owner, to_text(json::object{{"reason", why}})};
+    auto mark = [id = record.id, why, event](Database& database) -> Result<std::int64_t> {
+      TRY(update_session_state(database, id, "gone", why, event.at_ms));
+      return append_event(database, event);
+    };
+    event.id = CO_TRY(co_await store_.write(std::move(mark)));
+    events_.announce(std::move(event));
+  }
+  if (!records.empty())
+    log_.info("sessions of an earlier run have ended", {{"count", std::to_string(records.size())}});
+  watch_life();
+  co_return Result<void>();
+}
+
+Result<void> Sessions::admit(const Caller& caller, const SessionRequest& request) const {
+  if (caller.role == Role::viewer)
+    return fail(Errc::denied, "this key may only look", "ask an admin for a key with role user");
+  if (!providers_.contains(request.provider))
+    return fail(Errc::invalid, "/provider: there is none called \"" + request.provider + "\"",
+                "GET /api/providers lists them");
+  if (request.spec.environment.kind != Environment::Kind::host && caller.role < Role::oper)
+    return fail(Errc::denied, "this key may not name folders and archives of the server",
+                "use an environment the server offers, or a key with role operator");
+  if (live_.size() + creating_ >= settings_.most_sessions)
+    return fail(Errc::exhausted, "the server holds as many sessions as it may",
+                "delete some, or try again later");
+  std::uint32_t most =
+      caller.most_sessions != 0 ? caller.most_sessions : settings_.most_sessions_per_key;
+  auto own = alive_of_.find(caller.id);
+  if (own != alive_of_.end() && own->second >= most)
+    return fail(Errc::exhausted,
+                "this key has " + std::to_string(own->second) + " sessions, as many as it may",
+                "delete some of them");
+  return {};
+}
+
+asio::awaitable<Result<std::shared_ptr<Session>>> Sessions::create(Caller caller,
+                                                                   SessionRequest request) {
+  CO_TRY(admit(caller, request));
+  std::string owner = caller.id;
+  ++alive_of_[owner];
+  ++creating_;
+  auto making = make(std::move(caller), std::move(request));
+  auto session = co_await std::move(making);
+  --creating_;
+  if (!session) {
+    ++totals_.failed;
+    if (--alive_of_[owner] == 0) alive_of_.erase(owner);
+  }
+  co_return session;
+}
+
+asio::awaitable<Result<void>> Sessions::furnish(std::shared_ptr<Sandbox> sandbox,
+                                                std::vector<InitialFile> files) {
+  for (InitialFile& file : files) {
+    std::size_t slash = file.path.rfind('/');
+    if (slash != std::string::npos && slash > 0) {
+      auto making = sandbox->make_directory(file.path.substr(0, slash), 0755);
+      auto made = co_await std::move(making);
+      if (!made && made.error().code != Errc::conflict) co_return fail(std::move(made).error());
+    }
+    auto writing = sandbox->write_file(file.path, std::move(file.content), file.mode, "user");
+    CO_TRY(co_await std::move(writing));
+  }
+  co_return Result<void>();
+}
+
+asio::awaitable<Result<std::shared_ptr<Session>>> Sessions::make(Caller caller,
+                                                                 SessionRequest request) {
+  auto creating = providers_.at(request.provider)->create(request.spec);
+  std::shared_ptr<Sandbox> sandbox = CO_TRY(co_await std::move(creating));
+  auto furnishing = furnish(sandbox, std::move(request.files));
+  CO_TRY(co_await std::move(furnishing));
+
+  SessionRecord record;
+  record.id = make_session_id(node_);
+  record.owner = caller.id;
+  record.provider = request.provider;
+  record.environment = request.environment;
+  record.state = "ready";
+  record.spec = to_text(json_of(request));
+  json::object labels;
+  for (const auto& [name, value] : request.labels) labels[name] = value;
+  record.labels = to_text(labels);
+  record.isolation = to_text(json_of(sandbox->isolation()));
+  record.url = settings_.url_base + "/api/sessions/" + record.id;
+  record.created_ms = record.active_ms = now_ms();
+  auto ttl = request.ttl.value_or(settings_.ttl);
+  if (settings_.most_ttl.count() > 0 && (ttl.count() == 0 || ttl > settings_.most_ttl))
+    ttl = settings_.most_ttl;
+  record.expires_ms = ttl.count() == 0 ? 0 : record.created_ms + ttl.count() * 1000;
+  record.idle_ms = request.idle.value_or(settings_.idle).count() * 1000;
+
+  auto session = std::make_shared<Session>(executor_, record, std::move(request), sandbox);
+  EventRecord event =
+      event_of(*session, "session.ready",
+               {{"environment", record.environment}, {"provider", record.provider}});
+  auto insert = [record](Database& database) { return insert_session(database, record); };
+  auto work = with_trail(std::move(insert), event, audit_of(caller, "session.create", record.id),
+                         store_.secrets());
+  event.id = CO_TRY(co_await store_.write(std::move(work)));
+  live_.emplace(session->id(), session);
+  ++totals_.created;
+  events_.announce(std::move(event));
+  if (session->deadline() < next_look_) life_changed_.ring();
+  co_return session;
+}
+
+asio::awaitable<Result<void>> Sessions::check_access(Caller caller,
+                                                     std::shared_ptr<Session> session,
+                                                     Access access) {
+  bool all = caller.role >= Role::oper;
+  if (!all && session->owner() != caller.id) {
+    auto look = [id = session->id(), key = caller.id](Database& database) {
+      return access_of(database, id, key);
+    };
+    std::optional<std::string> shared = CO_TRY(co_await store_.read(std::move(look)));
+    if (!shared) co_return fail(unknown_session());
+    if (access == Access::use && *shared != "read-write")
+      co_return fail(Errc::denied, "this session is shared with you for reading only");
+  }
+  if (access == Access::use && caller.role == Role::viewer)
+    co_return fail(Errc::denied, "this key may only look", "ask an admin for a key with role user");
+  co_return Result<void>();
+}
+
+asio::awaitable<Result<std::shared_ptr<Session>>> Sessions::find(Caller caller, std::string id,
+                                                                 Access access) {
+  auto found = live_.find(id);
+  if (found == live_.end()) co_return fail(unknown_session());
+  std::shared_ptr<Session> session = found->second;
+  auto checking = check_access(caller, session, access);
+  CO_TRY(co_await std::move(checking));
+  if (auto sandbox = session->sandbox(Session::Want::alive); !sandbox) {
+    (void)co_await end(session, "its sandbox ended", caller);
+    co_return fail(unknown_session());
+  }
+  note_activity(session);
+  co_return session;
+}
+
+Result<std::shared_ptr<Session>> Sessions::find_for_preview(const std::string& id) {
+  auto found = live_.find(id);
+  if (found == live_.end()) return fail(unknown_session());
+  note_activity(found->second);
+  return found->second;
+}
+
+asio::awaitable<Result<SessionRecord>> Sessions::find_record(Caller caller, std::string id) {
+  auto finding = find(caller, id, Access::look);
+  auto live = co_await std::move(finding);
+  if (live) co_return (*live)->record();
+  if (!is_session_id(id)) co_return fail(unknown_session());
+  auto look = [id](Database& database) { return find_session(database, id); };
+  auto record = co_await store_.read(std::move(look));
+  if (!record || (record->owner != caller.id && caller.role < Role::oper))
+    co_return fail(unknown_session());
+  co_return std::move(*record);
+}
+
+asio::awaitable<Result<SessionPage>> Sessions::list(Caller caller, SessionFilter filter) {
+  if (caller.role < Role::oper) filter.visible_to = caller.id;
+  auto look = [filter](Database& database) { return list_sessions(database, filter); };
+  co_return co_await store_.read(std::move(look));
+}
+
+asio::awaitable<Result<void>> Sessions::patch(Caller caller, std::shared_ptr<Session> session,
+                                              Patch patch) {
+  SessionRecord record = session->record();
+  if (patch.labels) {
+    json::object labels;
+    for (const auto& [name, value] : *patch.labels) labels[name] = value;
+    record.labels = to_text(labels);
+  }
+  if (patch.ttl) {
+    auto ttl = *patch.ttl;
+    if (settings_.most_ttl.count() > 0 && (ttl.count() == 0 || ttl > settings_.most_ttl))
+      ttl = settings_.most_ttl;
+    record.expires_ms = ttl.count() == 0 ? 0 : now_ms() + ttl.count() * 1000;
+  }
+  if (patch.idle) record.idle_ms = patch.idle->count() * 1000;
+  auto change = [record](Database& database) -> Result<void> {
+    TRY(update_session_labels(database, record.id, record.labels));
+    return update_session_times(database, record.id, record.expires_ms, record.idle_ms,
+                                record.active_ms);
+  };
+  EventRecord event = event_of(*session, "session.changed", {});
+  auto work = with_trail(std::move(change), event, audit_of(caller, "session.change", record.id),
+                         store_.secrets());
+  event.id = CO_TRY(co_await store_.write(std::move(work)));
+  session->record().labels = record.labels;
+  session->set_life(record.expires_ms, record.idle_ms);
+  events_.announce(std::move(event));
+  life_changed_.ring();
+  co_return Result<void>();
+}
+
+asio::awaitable<Result<void>> Sessions::change_state(std::shared_ptr<Session> session,
+                                                     SessionState state, Caller actor) {
+  std::string word(to_string(state));
+  EventRecord event = event_of(*session, "session." + word, {});
+  auto change = [id = session->id(), word](Database& database) {
+    return update_session_state(database, id, word, "", std::nullopt);
+  };
+  auto work = with_trail(std::move(change), event,
+                         audit_of(actor, "session." + word, session->id()), store_.secrets());
+  event.id = CO_TRY(co_await store_.write(std::move(work)));
+  session->set_state(state);
+  session->record().state = word;
+  events_.announce(std::move(event));
+  co_return Result<void>();
+}
+
+asio::awaitable<Result<void>> Sessions::pause(Caller caller, std::shared_ptr<Session> session) {
+  auto sandbox = CO_TRY(session->sandbox());
+  auto pausing = sandbox->pause();
+  CO_TRY(co_await std::move(pausing));
+  auto changing = change_state(session, SessionState::paused, caller);
+  co_return co_await std::move(changing);
+}
+
+asio::awaitable<Result<void>> Sessions::resume(Caller caller, std::shared_ptr<Session> session) {
+  if (session->state() != SessionState::paused)
+    co_return fail(Errc::conflict, "the session is not paused");
+  auto sandbox = CO_TRY(session->sandbox(Session::Want::alive));
+  auto resuming = sandbox->resume();
+  CO_TRY(co_await std::move(resuming));
+  auto changing = change_state(session, SessionState::ready, caller);
+  co_return co_await std::move(changing);
+}
+
+asio::awaitable<Result<void>> Sessions::remove(Caller caller, std::shared_ptr<Session> session) {
+  auto ending = end(std::move(session), "deleted", std::move(caller));
+  co_return co_await std::move(ending);
+}
+
+asio::awaitable<Result<void>> Sessions::end(std::shared_ptr<Session> session, std::string reason,
+                                            Caller actor) {
+  if (session->state() == SessionState::gone) co_return Result<void>();
+  auto sandbox = session->sandbox(Session::Want::alive);
+  session->set_state(SessionState::gone);
+  EventRecord event = event_of(*session, "session.gone", {{"reason", reason}});
+  auto change = [id = session->id(), reason, at = event.at_ms](Database& database) {
+    return update_session_state(database, id, "gone", reason, at);
+  };
+  auto work = with_trail(std::move(change), event,
+                         audit_of(actor, "session.delete", session->id(), {{"reason", reason}}),
+                         store_.secrets());
+  auto stored = co_await store_.write(std::move(work));
+  live_.erase(session->id());
+  if (auto own = alive_of_.find(session->owner()); own != alive_of_.end() && --own->second == 0)
+    alive_of_.erase(own);
+  ++totals_.ended;
+  session->record().state = "gone";
+  if (sandbox) {
+    auto destroying = (*sandbox)->destroy();
+    auto destroyed = co_await std::move(destroying);
+    if (!destroyed)
+      log_.error("a sandbox could not be ended",
+                 {{"session", session->id()}, {"why", destroyed.error().what}});
+  }
+  event.id = CO_TRY(std::move(stored));
+  events_.announce(std::move(event));
+  co_return Result<void>();
+}
+
+asio::awaitable<Result<void>> Sessions::share(Caller caller, std::shared_ptr<Session> session,
+                                              std::string key_id,
+                                              std::optional<std::string> access) {
+  if (session->owner() != caller.id && caller.role < Role::oper)
+    co_return fail(Errc::denied, "only its owner may share a session");
+  json::object detail{{"key", key_id}, {"access", access ? *access : "none"}};
+  EventRecord event = event_of(*session, "session.shared", detail);
+  auto change = [id = session->id(), key_id, access](Database& database) -> Result<void> {
+    if (access) return set_share(database, {id, key_id, *access});
+    if (!TRY(remove_share(database, id, key_id)))
+      return fail(Errc::not_found, "the session is not shared with that key");
+    return {};
+  };
+  auto work =
+      with_trail(std::move(change), event, audit_of(caller, "session.share", session->id(), detail),
+                 store_.secrets());
+  event.id = CO_TRY(co_await store_.write(std::move(work)));
+  events_.announce(std::move(event));
+  co_return Result<void>();
+}
+
+asio::awaitable<Result<std::shared_ptr<SessionCommand>>> Sessions::start_command(
+    Caller caller, std::shared_ptr<Session> session, CommandRequest request) {
+  auto ended = [this, stopped = stopped_,
+                weak = std::weak_ptr(session)](const std::shared_ptr<SessionCommand>& command) {
+    if (!*stopped) command_ended(weak, command);
+  };
+  auto starting = session->start_command(std::move(request), std::move(ended));
+  auto command = CO_TRY(co_await std::move(starting));
+  ++totals_.commands;
+  // Told, not waited for: the command runs already.
+  auto entry = audit_of(caller, "command.start", session->id(), {{"command_id", command->id()}});
+  auto record = [this](AuditEntry what) -> asio::awaitable<void> {
+    auto work = [what, &secrets = store_.secrets()](Database& database) {
+      return append_audit(database, secrets, what);
+    };
+    (void)co_await store_.write(std::move(work));
+  };
+  asio::co_spawn(executor_, record(std::move(entry)), asio::detached);
+  co_return command;
+}
+
+EventRecord Sessions::event_of(const Session& session, std::string type, json::object data) const {
+  return {0, now_ms(), std::move(type), session.id(), session.owner(), to_text(data)};
+}
+
+asio::awaitable<void> Sessions::tell(EventRecord event) {
+  auto work = [event](Database& database) { return append_event(database, event); };
+  auto id = co_await store_.write(std::move(work));
+  if (!id) co_return;
+  event.id = *id;
+  events_.announce(std::move(event));
+}
+
+void Sessions::command_ended(const std::weak_ptr<Session>& session,
+                             const std::shared_ptr<SessionCommand>& command) {
+  ++totals_.command_ends[std::string(status_word(command->status()->reason))];
+  auto of = session.lock();
+  if (!of || of->state() == SessionState::gone) return;
+  // What was run may hold secrets, and events are kept.
+  json::object summary = command->describe(SessionCommand::Detail::summary);
+  summary.erase("argv");
+  EventRecord event = event_of(*of, "command.ended", std::move(summary));
+  asio::co_spawn(executor_, tell(std::move(event)), asio::detached);
+}
+
+SessionCounts Sessions::counts() const {
+  SessionCounts counts = totals_;
+  for (const auto& [id, session] : live_)
+    ++(session->state() == SessionState::paused ? counts.paused : counts.ready);
+  counts.creating = creating_;
+  return counts;
+}
+
+}  // namespace asr

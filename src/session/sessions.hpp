@@ -1,0 +1,147 @@
+// All sessions of this server: made, found, listed, changed and ended, each change stored before it
+// is told.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "base/log.hpp"
+#include "provider/provider.hpp"
+#include "session/caller.hpp"
+#include "session/event_bus.hpp"
+#include "session/session.hpp"
+#include "session/session_id.hpp"
+#include "store/store.hpp"
+
+namespace asr {
+
+struct SessionSettings {
+  std::chrono::seconds ttl{3600};    // where a request does not say; zero: for ever
+  std::chrono::seconds idle{0};      // likewise
+  std::chrono::seconds most_ttl{0};  // zero: none
+  std::uint32_t most_sessions_per_key = 1000;
+  std::uint32_t most_sessions = 10000;
+  std::chrono::hours keep_ended{24};  // records of sessions that are gone
+  std::string url_base;               // what a session's url begins with
+};
+
+// What the server counts about sessions.
+struct SessionCounts {
+  std::uint64_t created = 0;
+  std::uint64_t ended = 0;
+  std::uint64_t failed = 0;
+  std::uint64_t commands = 0;
+  std::map<std::string, std::uint64_t> command_ends;  // by status
+  std::size_t ready = 0;
+  std::size_t paused = 0;
+  std::size_t creating = 0;
+};
+
+// On one thread. Outlived by the store, the providers and the log it was given.
+class Sessions {
+ public:
+  Sessions(asio::any_io_executor executor, Store& store, const Log& log, NodeName node,
+           SessionSettings settings);
+  ~Sessions();
+
+  void add_provider(std::unique_ptr<Provider> provider);
+  const std::map<std::string, std::unique_ptr<Provider>>& providers() const { return providers_; }
+
+  // Sessions of an earlier life of this server: those that cannot be had back are gone, and said
+  // so. Once, before anything else.
+  asio::awaitable<Result<void>> recover();
+
+  asio::awaitable<Result<std::shared_ptr<Session>>> create(Caller caller, SessionRequest request);
+
+  // A live one that the caller may use so. Foreign, unknown and malformed ids are alike.
+  asio::awaitable<Result<std::shared_ptr<Session>>> find(Caller caller, std::string id,
+                                                         Access access);
+  // Whether the caller may do so at this moment; looking does not count as use.
+  asio::awaitable<Result<void>> check_access(Caller caller, std::shared_ptr<Session> session,
+                                             Access access);
+  // Whoever knows a session's name may see what it shows.
+  Result<std::shared_ptr<Session>> find_for_preview(const std::string& id);
+  // As above, gone ones included.
+  asio::awaitable<Result<SessionRecord>> find_record(Caller caller, std::string id);
+  asio::awaitable<Result<SessionPage>> list(Caller caller, SessionFilter filter);
+
+  struct Patch {
+    std::optional<std::map<std::string, std::string>> labels;
+    std::optional<std::chrono::seconds> ttl;  // from now; zero: for ever
+    std::optional<std::chrono::seconds> idle;
+  };
+  asio::awaitable<Result<void>> patch(Caller caller, std::shared_ptr<Session> session, Patch patch);
+  asio::awaitable<Result<void>> pause(Caller caller, std::shared_ptr<Session> session);
+  asio::awaitable<Result<void>> resume(Caller caller, std::shared_ptr<Session> session);
+  asio::awaitable<Result<void>> remove(Caller caller, std::shared_ptr<Session> session);
+  asio::awaitable<Result<void>> share(Caller caller, std::shared_ptr<Session> session,
+                                      std::string key_id, std::optional<std::string> access);
+
+  asio::awaitable<Result<std::shared_ptr<SessionCommand>>> start_command(
+      Caller caller, std::shared_ptr<Session> session, CommandRequest request);
+
+  // Ends every session.
+  asio::awaitable<void> end_all(std::string reason);
+
+  EventBus& events() noexcept { return events_; }
+  SessionCounts counts() const;
+  const SessionSettings& settings() const noexcept { return settings_; }
+  void set_url_base(std::string url) { settings_.url_base = std::move(url); }
+
+  // While one of these lives, the session is in use.
+  class Hold {
+   public:
+    Hold(Sessions* sessions, std::shared_ptr<Session> session);
+    ~Hold();
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+
+   private:
+    Sessions* sessions_;
+    std::shared_ptr<bool> stopped_;
+    std::shared_ptr<Session> session_;
+  };
+
+ private:
+  struct Change;  // a state to store, an event to announce
+
+  asio::awaitable<Result<std::shared_ptr<Session>>> make(Caller caller, SessionRequest request);
+  Result<void> admit(const Caller& caller, const SessionRequest& request) const;
+  asio::awaitable<Result<void>> furnish(std::shared_ptr<Sandbox> sandbox,
+                                        std::vector<InitialFile> files);
+  asio::awaitable<Result<void>> end(std::shared_ptr<Session> session, std::string reason,
+                                    Caller actor);
+  asio::awaitable<Result<void>> change_state(std::shared_ptr<Session> session, SessionState state,
+                                             Caller actor);
+  EventRecord event_of(const Session& session, std::string type, json::object data) const;
+  asio::awaitable<void> tell(EventRecord event);
+  void watch_life();
+  asio::awaitable<void> end_those_over();
+  asio::awaitable<void> keep_activity();
+  void note_activity(const std::shared_ptr<Session>& session);
+  void command_ended(const std::weak_ptr<Session>& session,
+                     const std::shared_ptr<SessionCommand>& command);
+
+  asio::any_io_executor executor_;
+  Store& store_;
+  const Log& log_;
+  NodeName node_;
+  SessionSettings settings_;
+  std::map<std::string, std::unique_ptr<Provider>> providers_;
+  std::unordered_map<std::string, std::shared_ptr<Session>> live_;
+  std::unordered_map<std::string, std::uint32_t>
+      alive_of_;  // sessions by owner, those made included
+  EventBus events_;
+  Bell life_changed_;
+  Session::Clock::time_point next_look_ = Session::Clock::time_point::max();
+  std::set<std::string> used_;  // sessions whose activity is not stored yet
+  bool keeping_activity_ = false;
+  std::shared_ptr<bool> stopped_ = std::make_shared<bool>(false);
+  std::size_t creating_ = 0;
+  SessionCounts totals_;
+};
+
+}  // namespace asr
