@@ -61,6 +61,7 @@ Api::Api(const ApiParts& parts, ApiOptions options)
   router_.add(event_routes(parts_));
   router_.add(webhook_routes(parts_.webhooks));
   router_.add(key_routes(parts_));
+  router_.add(volume_routes(parts_));
   router_.add(compat_routes(parts_));
   router_.add(preview_routes(parts_, options_.preview_domain));
   document_ = openapi_document(router_.routes());

@@ -96,6 +96,7 @@ std::vector<Route> file_routes(const ApiParts& parts);
 std::vector<Route> stream_routes(const ApiParts& parts);
 std::vector<Route> event_routes(const ApiParts& parts);
 std::vector<Route> key_routes(const ApiParts& parts);
+std::vector<Route> volume_routes(const ApiParts& parts);
 std::vector<Route> compat_routes(const ApiParts& parts);
 std::vector<Route> webhook_routes(Webhooks* webhooks);
 

@@ -96,6 +96,7 @@ std::string Metrics::text() {
   };
   set(families_->sessions, "state", "ready", static_cast<double>(counts.ready));
   set(families_->sessions, "state", "paused", static_cast<double>(counts.paused));
+  set(families_->sessions, "state", "stopped", static_cast<double>(counts.stopped));
   set(families_->sessions, "state", "creating", static_cast<double>(counts.creating));
   set(families_->changes, "change", "created", static_cast<double>(counts.created));
   set(families_->changes, "change", "ended", static_cast<double>(counts.ended));

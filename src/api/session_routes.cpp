@@ -42,7 +42,7 @@ Result<SessionFilter> filter_from(const Call& call) {
       filter.labels[value.substr(0, colon)] = value.substr(colon + 1);
     }
   }
-  if (filter.states.empty()) filter.states = {"creating", "ready", "paused"};
+  if (filter.states.empty()) filter.states = {"creating", "ready", "paused", "stopped"};
   return filter;
 }
 
@@ -131,6 +131,23 @@ asio::awaitable<Result<Reply>> usage(ApiParts parts, CallPtr call) {
                     {"inodes", now.inodes},
                     {"oom_kills", now.oom_kills}};
   co_return Reply{200, std::move(body), false, {}};
+}
+
+asio::awaitable<Result<Reply>> usage_history(ApiParts parts, CallPtr call) {
+  std::int64_t from = CO_TRY(call->number("from_ms", 0, 0, std::int64_t{1} << 53));
+  std::int64_t limit = CO_TRY(call->number("limit", 100, 1, 1000));
+  auto asking = parts.sessions.usage_history(call->caller, call->parts[0], from, limit);
+  std::vector<UsageRecord> records = CO_TRY(co_await std::move(asking));
+  json::array samples;
+  for (const UsageRecord& sample : records)
+    samples.push_back({{"at", iso_time(sample.at_ms)},
+                       {"at_ms", sample.at_ms},
+                       {"cpu_ms", static_cast<double>(sample.cpu_us) / 1000},
+                       {"memory_bytes", sample.memory_bytes},
+                       {"memory_peak_bytes", sample.memory_peak},
+                       {"pids", sample.pids},
+                       {"disk_bytes", sample.disk_bytes}});
+  co_return Reply{200, json::object{{"samples", std::move(samples)}}, false, {}};
 }
 
 asio::awaitable<Result<Reply>> isolation(ApiParts parts, CallPtr call) {
@@ -226,7 +243,7 @@ std::vector<Route> session_routes(const ApiParts& parts) {
                     "/api/sessions/{id}/resume",
                     "resumeSession",
                     tag,
-                    "Let them go on",
+                    "Let them go on; give a stopped session a computer again",
                     with(resume),
                     {{200, "The session", "Session"}}});
   routes.push_back({"GET",
@@ -236,6 +253,17 @@ std::vector<Route> session_routes(const ApiParts& parts) {
                     "What it uses now",
                     with(usage),
                     {{200, "Its use", "Usage"}}});
+  Route history{"GET",
+                "/api/sessions/{id}/usage/history",
+                "getUsageHistory",
+                tag,
+                "What it used, the oldest first",
+                with(usage_history),
+                {{200, "Samples", "UsageHistory"}}};
+  history.parameters = {
+      {"from_ms", "Only from this moment on, in milliseconds since 1970", "integer"},
+      {"limit", "At most so many, 1 to 1000", "integer"}};
+  routes.push_back(std::move(history));
   routes.push_back({"GET",
                     "/api/sessions/{id}/isolation",
                     "getIsolation",

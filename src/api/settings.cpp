@@ -129,6 +129,34 @@ Setting number(std::string_view name, std::string_view help, std::string_view st
           }};
 }
 
+Setting bytes(std::string_view name, std::string_view help, std::string_view standard,
+              std::uint64_t Settings::*member) {
+  return {name,
+          help,
+          standard,
+          false,
+          [member](Settings& settings, const std::string& value) -> Result<void> {
+            settings.*member = TRY(parse_bytes(value));
+            return {};
+          },
+          [member](const Settings& settings) { return std::to_string(settings.*member); }};
+}
+
+Setting on_stop() {
+  return {
+      "sessions.on_stop",
+      "end: all end with the server, persistent ones are stopped; keep: the next one goes on "
+      "with them",
+      "end",
+      false,
+      [](Settings& settings, const std::string& value) -> Result<void> {
+        if (value != "end" && value != "keep") return fail(Errc::invalid, "must be end or keep");
+        settings.keep_on_stop = value == "keep";
+        return {};
+      },
+      [](const Settings& settings) { return std::string(settings.keep_on_stop ? "keep" : "end"); }};
+}
+
 Setting log_level() {
   return {"log.level",
           "debug, info, warning, error or off",
@@ -256,6 +284,14 @@ const std::vector<Setting>& all_settings() {
       number("sessions.max", "Sessions alive at once", "10000", &Settings::most_sessions),
       number("sessions.max_per_key", "Of one key, where the key does not say", "1000",
              &Settings::most_sessions_per_key),
+      on_stop(),
+      duration("sessions.keep_for", "How long sessions wait for a server that was killed", "600s",
+               &Settings::keep_for),
+      duration("usage.every", "How often the use of sessions is written down; 0: never", "60s",
+               &Settings::usage_every),
+      bytes("volumes.max_size", "The largest volume somebody may make", "64G",
+            &Settings::most_volume_bytes),
+      number("volumes.max_per_key", "Volumes of one key", "100", &Settings::most_volumes_per_key),
       number("pool.size", "Warm sandboxes kept ready", "4", &Settings::pool_size),
       number("rate.per_key", "Requests a second; 0: any number", "2000", &Settings::rate_per_key),
       number("rate.per_address", "Requests a second; 0: any number", "4000",

@@ -41,6 +41,11 @@ struct Settings {
   std::chrono::seconds most_ttl{0};
   std::uint32_t most_sessions = 10000;
   std::uint32_t most_sessions_per_key = 1000;
+  bool keep_on_stop = false;
+  std::chrono::seconds keep_for{600};
+  std::chrono::seconds usage_every{60};
+  std::uint64_t most_volume_bytes = 64ULL << 30;
+  std::uint32_t most_volumes_per_key = 100;
   std::uint32_t pool_size = 4;
   double rate_per_key = 2000;
   double rate_per_address = 4000;

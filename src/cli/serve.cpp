@@ -23,6 +23,7 @@
 #include "net/http_server.hpp"
 #include "session/webhooks.hpp"
 #include "store/meta_records.hpp"
+#include "store/secret_box.hpp"
 
 namespace asr {
 
@@ -66,6 +67,8 @@ class Server {
 
  private:
   Result<void> start();
+  Result<void> start_engine();
+  void withdraw();
   Result<void> make_first_key();
   Result<NodeName> node_name();
   Result<void> listen();
@@ -161,13 +164,41 @@ Result<void> Server::listen() {
   return {};
 }
 
-Result<void> Server::start() {
-  TRY(parse_listen(settings_.listen));
+// One name for each storage folder: the next server on it is the next life of this one.
+std::string instance_of(const std::string& storage) {
+  std::error_code ec;
+  std::filesystem::path path = std::filesystem::weakly_canonical(storage, ec);
+  return "serve_" + to_hex(sha256(ec ? storage : path.native())).substr(0, 16);
+}
+
+// Before anything makes a thread.
+Result<void> Server::start_engine() {
   EngineOptions engine;
   engine.runtime_dir = settings_.runtime_dir;
+  engine.instance = instance_of(settings_.storage);
+  engine.keep_for = settings_.keep_for;
+  engine.storage_dir = settings_.storage;
   engine.log = [this](std::string_view line) { log_.info(line); };
-  // Before anything makes a thread.
-  engine_ = TRY(Engine::start(context_.get_executor(), std::move(engine)));
+  auto started = Engine::start(context_.get_executor(), std::move(engine));
+  if (!started && started.error().code == Errc::conflict)
+    return fail(Errc::conflict, "another server uses the storage " + settings_.storage,
+                "stop it, or choose another folder with --storage");
+  engine_ = TRY(std::move(started));
+  return {};
+}
+
+// A start that failed is no reason to end what an earlier server left running.
+void Server::withdraw() {
+  if (!engine_) return;
+  auto leave = [](Engine* engine) -> asio::awaitable<void> { (void)co_await engine->leave(); };
+  asio::co_spawn(context_, leave(engine_.get()), asio::detached);
+  context_.restart();
+  context_.run();
+}
+
+Result<void> Server::start() {
+  TRY(parse_listen(settings_.listen));
+  TRY(start_engine());
   store_ = TRY(Store::open(settings_.storage));
   for (const std::string& notice : store_->notices()) log_.warning(notice);
   TRY(make_first_key());
@@ -177,6 +208,9 @@ Result<void> Server::start() {
   sessions.most_ttl = settings_.most_ttl;
   sessions.most_sessions = settings_.most_sessions;
   sessions.most_sessions_per_key = settings_.most_sessions_per_key;
+  sessions.storage = settings_.storage;
+  sessions.usage_every = settings_.usage_every;
+  sessions.volumes = {settings_.most_volume_bytes, settings_.most_volumes_per_key};
   NodeName node = TRY(node_name());
   sessions_ = std::make_unique<Sessions>(context_.get_executor(), *store_, log_, std::move(node),
                                          std::move(sessions));
@@ -216,16 +250,20 @@ asio::awaitable<void> Server::stop() {
   log_.info("stopping");
   auto draining = http_->drain(settings_.stop_patience);
   co_await std::move(draining);
-  auto ending = sessions_->end_all("the server stopped");
+  auto ending =
+      settings_.keep_on_stop ? sessions_->leave_all() : sessions_->end_all("the server stopped");
   co_await std::move(ending);
-  auto stopping = engine_->stop();
+  auto stopping = settings_.keep_on_stop ? engine_->leave() : engine_->stop();
   if (auto stopped = co_await std::move(stopping); !stopped) failure_ = stopped.error();
   http_.reset();
   context_.stop();
 }
 
 int Server::run() {
-  if (auto started = start(); !started) return complain(started.error());
+  if (auto started = start(); !started) {
+    withdraw();
+    return complain(started.error());
+  }
   // Before anybody can know that there is something to stop.
   asio::signal_set signals(context_, SIGINT, SIGTERM);
   signals.async_wait([this](boost::system::error_code ec, int) {

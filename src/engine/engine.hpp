@@ -96,6 +96,8 @@ class Engine {
   // A volume or a disk, with all that is in it; conflict while somebody uses it.
   virtual asio::awaitable<Result<void>> remove_storage(std::string path) = 0;
 
+  // Whether Sandbox::keep() works: the engine has a fixed name.
+  virtual bool can_keep() const noexcept = 0;
   // Sandboxes of this instance's last life; handed over, so that a second call has none and what
   // the caller drops is destroyed.
   virtual std::vector<std::shared_ptr<Sandbox>> adopted() = 0;

@@ -38,6 +38,7 @@ class NativeEngine final : public Engine {
   std::vector<PoolState> pools() const override;
   asio::awaitable<Result<void>> make_volume(std::string source, VolumeOptions options) override;
   asio::awaitable<Result<void>> remove_storage(std::string path) override;
+  bool can_keep() const noexcept override { return keeper_ != nullptr; }
   std::vector<std::shared_ptr<Sandbox>> adopted() override;
   const RecoveryReport& recovery() const noexcept override { return recovery_; }
   const std::filesystem::path& instance_dir() const noexcept override { return instance_.dir(); }

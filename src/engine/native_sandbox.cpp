@@ -53,7 +53,19 @@ void NativeSandbox::begin() {
                          self->state_ = SandboxState::gone;
                          self->kill_now();  // It may have broken the protocol rather than died.
                          self->bury_once();
+                         if (auto told = std::exchange(self->told_of_end_, nullptr)) told();
                        });
+}
+
+void NativeSandbox::on_end(std::function<void()> told) {
+  asio::post(strand(), [weak = weak_from_this(), told = std::move(told)]() mutable {
+    auto self = weak.lock();
+    if (!self || self->left_) return;
+    if (self->birth_.channel->is_open())
+      self->told_of_end_ = std::move(told);
+    else
+      told();
+  });
 }
 
 void NativeSandbox::learn(Isolation isolation, std::vector<std::uint32_t> step_micros) {

@@ -117,6 +117,7 @@ class NativeSandbox final : public Sandbox, public std::enable_shared_from_this<
   asio::awaitable<Result<void>> pause() override;
   asio::awaitable<Result<void>> resume() override;
   asio::awaitable<Result<Usage>> usage() override;
+  void on_end(std::function<void()> told) override;
   asio::awaitable<Result<void>> destroy() override;
 
   asio::awaitable<Result<void>> keep(std::string label) override;
@@ -153,6 +154,7 @@ class NativeSandbox final : public Sandbox, public std::enable_shared_from_this<
   std::atomic<SandboxState> state_{SandboxState::ready};
   std::atomic<bool> buried_{false};
   PausedTime paused_time_;
+  std::function<void()> told_of_end_;    // on the strand
   std::shared_ptr<EgressQueue> egress_;  // Only with Network::proxied.
 
   Label label_;

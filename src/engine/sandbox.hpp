@@ -141,6 +141,10 @@ class Sandbox {
   // Programs that an earlier engine kept; handed over, so that a second call has none.
   virtual std::vector<std::unique_ptr<Execution>> adopted_executions() = 0;
 
+  // `told` is called once when it has ended, by itself or by destroy(); not when it is left to the
+  // next engine. From the engine's executor, and soon if it has ended already.
+  virtual void on_end(std::function<void()> told) = 0;
+
   // Returns when no process of it lives. What remains (cgroups) is removed in the background.
   virtual asio::awaitable<Result<void>> destroy() = 0;
 };

@@ -13,6 +13,14 @@ class NativeProvider final : public Provider {
     return engine_.create(std::move(spec));
   }
   std::vector<PoolState> pools() const override { return engine_.pools(); }
+  bool can_keep() const noexcept override { return engine_.can_keep(); }
+  std::vector<std::shared_ptr<Sandbox>> adopted() override { return engine_.adopted(); }
+  asio::awaitable<Result<void>> make_volume(std::string source, VolumeOptions options) override {
+    return engine_.make_volume(std::move(source), options);
+  }
+  asio::awaitable<Result<void>> remove_storage(std::string path) override {
+    return engine_.remove_storage(std::move(path));
+  }
 
  private:
   Engine& engine_;

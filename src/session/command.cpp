@@ -9,6 +9,10 @@ namespace asr {
 
 namespace {
 
+// A command that runs longer than this and holds its caller back is kept, too: most are over by
+// then, and cost no word with the keeper.
+constexpr auto kLasts = std::chrono::milliseconds(20);
+
 double millis(std::chrono::nanoseconds time) { return static_cast<double>(time.count()) / 1e6; }
 
 // Whose doing the end was; nothing for a program that went well.
@@ -59,51 +63,134 @@ std::string_view status_word(EndReason reason) noexcept {
   }
 }
 
-SessionCommand::SessionCommand(asio::any_io_executor executor, std::string id,
-                               CommandRequest request, std::size_t most_output)
+SessionCommand::SessionCommand(asio::any_io_executor executor, std::uint64_t number,
+                               CommandRequest request, std::size_t most_output,
+                               std::shared_ptr<CommandJournal> journal)
     : executor_(std::move(executor)),
-      id_(std::move(id)),
+      number_(number),
+      id_("c" + std::to_string(number)),
       request_(std::move(request)),
       most_output_(most_output),
+      journal_(std::move(journal)),
       output_(most_output),
       changed_(executor_) {}
+
+SessionCommand::SessionCommand(asio::any_io_executor executor, JournaledCommand journaled,
+                               std::size_t most_output, std::shared_ptr<CommandJournal> journal)
+    : SessionCommand(std::move(executor), journaled.number, CommandRequest(), most_output,
+                     std::move(journal)) {
+  output_ = std::move(journaled.output);
+  status_ = journaled.status;
+  const json::object& about = journaled.about;
+  if (const json::value* words = about.if_contains("argv"); words && words->is_array())
+    for (const json::value& word : words->get_array())
+      if (word.is_string()) request_.command.argv.emplace_back(word.get_string());
+  if (request_.command.argv.empty()) request_.command.argv.emplace_back("?");
+  auto is_set = [&](const char* name) {
+    const json::value* value = about.if_contains(name);
+    return value && value->is_bool() && value->get_bool();
+  };
+  request_.background = is_set("background");
+  if (is_set("pty")) request_.command.terminal.emplace();
+  if (const json::value* time = about.if_contains("started_ms"); time && time->is_int64())
+    started_ms_ = time->get_int64();
+}
+
+// Not its variables, not its input: there may be secrets in them.
+json::object SessionCommand::about() const {
+  json::array words;
+  for (const std::string& word : request_.command.argv) words.emplace_back(repair_utf8(word));
+  return {{"argv", std::move(words)},
+          {"background", request_.background},
+          {"pty", request_.command.terminal.has_value()},
+          {"started_ms", started_ms_}};
+}
+
+void SessionCommand::write_to(CommandJournal& journal) const {
+  journal.began(number_, about(), output_.begin());
+  for (const OutputLog::Piece& piece : output_.pieces())
+    journal.wrote(number_, piece.stream, piece.data);
+  if (status_) journal.ended(number_, *status_);
+}
 
 asio::awaitable<Result<void>> SessionCommand::start(std::shared_ptr<Sandbox> sandbox,
                                                     std::function<void()> ended) {
   started_ms_ = now_ms();
   auto starting = sandbox->start(request_.command);
   execution_ = CO_TRY(co_await std::move(starting));
+  journal_->began(number_, about());
+  if (request_.background) {
+    // Where nothing outlives the server there is nothing to be done about it.
+    auto keeping = execution_->keep(id_);
+    (void)co_await std::move(keeping);
+  } else {
+    asio::co_spawn(executor_, keep_if_it_lasts(executor_, weak_from_this()), asio::detached);
+  }
   asio::co_spawn(executor_, follow(std::move(ended)), asio::detached);
   if (!request_.stdin_data.empty()) {
     // A program that does not read its input, or is gone already, is not our failure.
-    auto self = shared_from_this();
     std::string data = std::exchange(request_.stdin_data, {});
     bool close = !request_.stdin_open;
-    auto feed = [](std::shared_ptr<SessionCommand> command, std::string bytes,
+    auto feed = [](std::shared_ptr<Execution> execution, std::string bytes,
                    bool and_close) -> asio::awaitable<void> {
-      (void)co_await command->execution_->write_stdin(std::move(bytes));
-      if (and_close) (void)co_await command->execution_->close_stdin();
+      (void)co_await execution->write_stdin(std::move(bytes));
+      if (and_close) (void)co_await execution->close_stdin();
     };
-    asio::co_spawn(executor_, feed(self, std::move(data), close), asio::detached);
+    asio::co_spawn(executor_, feed(execution_, std::move(data), close), asio::detached);
   }
   co_return Result<void>();
 }
 
+asio::awaitable<void> SessionCommand::keep_if_it_lasts(asio::any_io_executor executor,
+                                                       std::weak_ptr<SessionCommand> command) {
+  asio::steady_timer timer(executor, kLasts);
+  boost::system::error_code ignored;
+  co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+  auto self = command.lock();
+  if (!self || !self->is_running()) co_return;
+  auto execution = self->execution_;
+  auto keeping = execution->keep(self->id_);
+  (void)co_await std::move(keeping);
+}
+
+void SessionCommand::go_on(std::shared_ptr<Execution> execution, std::function<void()> ended) {
+  execution_ = std::move(execution);
+  asio::co_spawn(executor_, follow(std::move(ended)), asio::detached);
+}
+
+void SessionCommand::lose() {
+  ExitStatus lost;
+  lost.reason = EndReason::lost;
+  lost.exit_code = 137;
+  lost.signal = 9;
+  status_ = lost;
+  journal_->ended(number_, lost);
+}
+
 asio::awaitable<void> SessionCommand::follow(std::function<void()> ended) {
   auto self = shared_from_this();
+  auto execution = execution_;
   for (;;) {
-    auto chunk = co_await execution_->read();
+    auto reading = execution->read();
+    auto chunk = co_await std::move(reading);
     if (!chunk || !*chunk) break;
+    // First where it survives, then where it can be seen.
+    journal_->wrote(number_, (*chunk)->stream, (*chunk)->data);
     output_.append((*chunk)->stream, std::move((*chunk)->data));
+    journal_->settle();
     changed_.ring();
     while (is_somebody_behind()) co_await changed_.wait();
   }
-  auto status = co_await execution_->wait();
+  auto waiting = execution->wait();
+  auto status = co_await std::move(waiting);
   ExitStatus lost;
   lost.reason = EndReason::sandbox_gone;
   lost.exit_code = 137;
   lost.signal = 9;
   status_ = status ? *status : lost;
+  journal_->ended(number_, *status_);
+  journal_->settle();
+  execution_.reset();  // Nobody need keep it any more.
   changed_.ring();
   ended();
 }

@@ -9,6 +9,7 @@
 #include "engine/sandbox.hpp"
 #include "net/json.hpp"
 #include "session/bell.hpp"
+#include "session/command_journal.hpp"
 #include "session/output_log.hpp"
 #include "session/request.hpp"
 
@@ -16,14 +17,22 @@ namespace asr {
 
 class SessionCommand : public std::enable_shared_from_this<SessionCommand> {
  public:
-  SessionCommand(asio::any_io_executor executor, std::string id, CommandRequest request,
-                 std::size_t most_output);
+  SessionCommand(asio::any_io_executor executor, std::uint64_t number, CommandRequest request,
+                 std::size_t most_output, std::shared_ptr<CommandJournal> journal);
+  // One of an earlier life of the server.
+  SessionCommand(asio::any_io_executor executor, JournaledCommand journaled,
+                 std::size_t most_output, std::shared_ptr<CommandJournal> journal);
 
   // Starts it in `sandbox` and reads its output until its end. `ended` is called once.
   asio::awaitable<Result<void>> start(std::shared_ptr<Sandbox> sandbox,
                                       std::function<void()> ended);
+  // Goes on where an earlier life of the server was.
+  void go_on(std::shared_ptr<Execution> execution, std::function<void()> ended);
+  // It was running, and nobody knows what became of it.
+  void lose();
 
   const std::string& id() const noexcept { return id_; }
+  std::uint64_t number() const noexcept { return number_; }
   const OutputLog& output() const noexcept { return output_; }
   const std::optional<ExitStatus>& status() const noexcept { return status_; }
   bool is_running() const noexcept { return !status_; }
@@ -56,16 +65,22 @@ class SessionCommand : public std::enable_shared_from_this<SessionCommand> {
 
   enum class Detail { summary, with_output };
   json::object describe(Detail detail) const;
+  void write_to(CommandJournal& journal) const;  // all that is known of it
 
  private:
   asio::awaitable<void> follow(std::function<void()> ended);
+  static asio::awaitable<void> keep_if_it_lasts(asio::any_io_executor executor,
+                                                std::weak_ptr<SessionCommand> command);
+  json::object about() const;
   Result<void> check_running() const;
   bool is_somebody_behind() const;
 
   asio::any_io_executor executor_;
+  std::uint64_t number_;
   std::string id_;
   CommandRequest request_;
   std::size_t most_output_;
+  std::shared_ptr<CommandJournal> journal_;
   OutputLog output_;
   std::map<const Reader*, std::uint64_t> readers_;  // how far each has come
   Bell changed_;

@@ -20,7 +20,9 @@ class OutputLog {
     std::string data;
   };
 
-  explicit OutputLog(std::size_t most) : most_(most) {}
+  // `first`: where the count begins, when what came before is forgotten already.
+  explicit OutputLog(std::size_t most, std::uint64_t first = 0)
+      : most_(most), begin_(first), end_(first) {}
 
   void append(OutputChunk::Stream stream, std::string data);
 
@@ -31,12 +33,13 @@ class OutputLog {
   // From `offset` on, or from the oldest that is kept; about `most` bytes.
   std::vector<Piece> read(std::uint64_t offset, std::size_t most) const;
   std::string text_of(OutputChunk::Stream stream) const;
+  const std::deque<Piece>& pieces() const noexcept { return pieces_; }  // all that is kept
 
  private:
   std::size_t most_;
   std::deque<Piece> pieces_;
-  std::uint64_t begin_ = 0;
-  std::uint64_t end_ = 0;
+  std::uint64_t begin_;
+  std::uint64_t end_;
 };
 
 }  // namespace asr

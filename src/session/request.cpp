@@ -8,6 +8,8 @@ namespace asr {
 
 namespace {
 
+constexpr std::uint64_t kPersistentDisk = 1ULL << 30;
+
 std::string text_of(const json::value& value) { return std::string(value.get_string()); }
 
 std::map<std::string, std::string> texts_of(const json::value& object) {
@@ -62,6 +64,7 @@ std::string place_of(const Error& error) {
       {"output", "output"}};
   for (const auto& [word, name] : kNames)
     if (error.what.starts_with(word)) return "/limits/" + std::string(name);
+  if (error.what.find("volume") != std::string::npos) return "/volumes";
   return "/limits";
 }
 
@@ -81,6 +84,24 @@ Result<InitialFile> file_of(const json::object& body, const std::string& where) 
   return file;
 }
 
+VolumeMount mount_of(const json::object& body) {
+  VolumeMount mount;
+  mount.name = text_of(body.at("name"));
+  mount.path = text_of(body.at("path"));
+  if (const json::value* flag = body.if_contains("read_only")) mount.read_only = flag->get_bool();
+  return mount;
+}
+
+// The spec with a disk and volumes where the sandbox will have some, under names of no matter: they
+// change what is allowed.
+SandboxSpec as_made(const SessionRequest& request) {
+  SandboxSpec spec = request.spec;
+  if (request.persistent) spec.disk = PersistentDisk{"disk"};
+  for (const VolumeMount& mount : request.volumes)
+    spec.volumes.push_back({"volume", mount.path, mount.read_only});
+  return spec;
+}
+
 }  // namespace
 
 Result<SessionRequest> session_request_from(const json::object& body) {
@@ -88,6 +109,7 @@ Result<SessionRequest> session_request_from(const json::object& body) {
   Preset preset = Preset::standard;
   if (const json::value* name = body.if_contains("preset"))
     preset = TRY(parse_preset(name->get_string()));
+  request.preset = preset;
   request.spec = spec_of(preset);
   // A session without network has its own loopback: servers inside want to be previewed.
   if (preset == Preset::standard) request.spec.network = Network::loopback;
@@ -99,8 +121,15 @@ Result<SessionRequest> session_request_from(const json::object& body) {
   if (const json::value* name = body.if_contains("provider")) request.provider = text_of(*name);
   if (const json::value* tier = body.if_contains("tier"))
     request.spec.tier = TRY(parse_tier(tier->get_string()));
+  if (const json::value* flag = body.if_contains("persistent"))
+    request.persistent = flag->get_bool();
+  // A disk costs no memory, and no more of the host's than is written.
+  if (request.persistent) request.spec.limits.disk_bytes = kPersistentDisk;
   if (const json::value* limits = body.if_contains("limits"))
     TRY(read_limits(limits->get_object(), request.spec.limits));
+  if (const json::value* volumes = body.if_contains("volumes"))
+    for (const json::value& volume : volumes->get_array())
+      request.volumes.push_back(mount_of(volume.get_object()));
   if (const json::value* env = body.if_contains("env")) request.env = texts_of(*env);
   if (const json::value* labels = body.if_contains("labels")) request.labels = texts_of(*labels);
   if (const json::value* files = body.if_contains("files"))
@@ -110,7 +139,7 @@ Result<SessionRequest> session_request_from(const json::object& body) {
     }
   if (const json::value* ttl = body.if_contains("ttl_s")) request.ttl = seconds_of(*ttl);
   if (const json::value* idle = body.if_contains("idle_s")) request.idle = seconds_of(*idle);
-  if (auto fits = check(request.spec); !fits) return at(place_of(fits.error()), fits.error());
+  if (auto fits = check(as_made(request)); !fits) return at(place_of(fits.error()), fits.error());
   return request;
 }
 
@@ -130,11 +159,31 @@ json::object json_of(const Limits& limits) {
 }
 
 json::object json_of(const SessionRequest& request) {
-  return {{"environment", request.environment},
-          {"provider", request.provider},
-          {"tier", to_string(request.spec.tier)},
-          {"network", {{"mode", "none"}}},
-          {"limits", json_of(request.spec.limits)}};
+  json::object out{{"environment", request.environment},  {"provider", request.provider},
+                   {"preset", to_string(request.preset)}, {"tier", to_string(request.spec.tier)},
+                   {"network", {{"mode", "none"}}},       {"limits", json_of(request.spec.limits)},
+                   {"persistent", request.persistent}};
+  if (request.ttl) out["ttl_s"] = request.ttl->count();
+  if (request.idle) out["idle_s"] = request.idle->count();
+  json::array volumes;
+  for (const VolumeMount& mount : request.volumes)
+    volumes.push_back({{"name", mount.name}, {"path", mount.path}, {"read_only", mount.read_only}});
+  if (!volumes.empty()) out["volumes"] = std::move(volumes);
+  return out;
+}
+
+std::string secrets_of(const SessionRequest& request) {
+  json::object env;
+  for (const auto& [name, value] : request.env) env[name] = value;
+  return to_text(json::object{{"env", std::move(env)}});
+}
+
+Result<void> restore_secrets(SessionRequest& request, const std::string& secrets) {
+  json::value parsed = TRY(parse_json(secrets));
+  const json::object* object = parsed.if_object();
+  const json::value* env = object ? object->if_contains("env") : nullptr;
+  if (env && env->is_object()) request.env = texts_of(*env);
+  return {};
 }
 
 Result<CommandRequest> command_request_from(const json::object& body) {

@@ -21,10 +21,19 @@ struct InitialFile {
   std::uint32_t mode = 0644;
 };
 
+struct VolumeMount {
+  std::string name;
+  std::string path;  // where it appears inside
+  bool read_only = false;
+};
+
 struct SessionRequest {
   std::string environment = "host";
   std::string provider = "native";
-  SandboxSpec spec;  // preset, limits and network, put together
+  Preset preset = Preset::standard;
+  SandboxSpec spec;  // preset, limits and network, put together; disk and volumes are not
+  bool persistent = false;
+  std::vector<VolumeMount> volumes;
   std::map<std::string, std::string> env;
   std::vector<InitialFile> files;
   std::map<std::string, std::string> labels;
@@ -34,8 +43,11 @@ struct SessionRequest {
 
 // `body` fits the schema SessionCreate.
 Result<SessionRequest> session_request_from(const json::object& body);
-// What is kept of it: everything but files and values of the environment.
+// What is kept of it: everything but files and secrets. session_request_from() reads it again.
 json::object json_of(const SessionRequest& request);
+// The secrets, for a place where they are sealed; and back again.
+std::string secrets_of(const SessionRequest& request);
+Result<void> restore_secrets(SessionRequest& request, const std::string& secrets);
 
 struct CommandRequest {
   Command command;

@@ -1,5 +1,6 @@
 #include "session/session.hpp"
 
+#include <algorithm>
 #include <boost/json/parse.hpp>
 #include <charconv>
 
@@ -10,7 +11,6 @@ namespace asr {
 namespace {
 
 // Bounds what a session may hold in the server's memory.
-constexpr std::size_t kMostOutput = 1 << 20;         // of one command
 constexpr std::size_t kMostSessionOutput = 8 << 20;  // of all that have ended
 constexpr std::size_t kMostCommands = 200;           // that have ended
 constexpr std::size_t kMostRunning = 1000;
@@ -31,6 +31,8 @@ std::string_view to_string(SessionState state) noexcept {
       return "ready";
     case SessionState::paused:
       return "paused";
+    case SessionState::stopped:
+      return "stopped";
     case SessionState::gone:
       break;
   }
@@ -50,16 +52,25 @@ json::array json_of(const Isolation& isolation) {
 }
 
 Session::Session(asio::any_io_executor executor, SessionRecord record, SessionRequest request,
-                 std::shared_ptr<Sandbox> sandbox)
+                 std::shared_ptr<Sandbox> sandbox, std::shared_ptr<CommandJournal> journal)
     : executor_(std::move(executor)),
       record_(std::move(record)),
       request_(std::move(request)),
       sandbox_(std::move(sandbox)),
-      last_used_(Clock::now()) {
+      journal_(std::move(journal)),
+      last_used_(Clock::now() - std::chrono::milliseconds(
+                                    std::max<std::int64_t>(0, now_ms() - record_.active_ms))) {
   set_life(record_.expires_ms, record_.idle_ms);
+  journal_->when_large([this] { tidy_journal(); });
 }
 
+Session::~Session() { journal_->when_large(nullptr); }
+
 Result<std::shared_ptr<Sandbox>> Session::sandbox(Want want) const {
+  if (state_ == SessionState::creating)
+    return fail(Errc::conflict, "the session is being started or stopped", "try again in a moment");
+  if (state_ == SessionState::stopped)
+    return fail(Errc::conflict, "the session is stopped", "resume it first");
   if (state_ == SessionState::gone || !sandbox_ || sandbox_->state() == SandboxState::gone)
     return fail(Errc::gone, "the session has ended");
   if (state_ == SessionState::paused && want == Want::running)
@@ -83,12 +94,26 @@ void Session::set_life(std::int64_t expires_ms, std::int64_t idle_ms) noexcept {
 }
 
 Session::Clock::time_point Session::deadline() const noexcept {
+  if (state_ == SessionState::stopped || state_ == SessionState::creating)
+    return Clock::time_point::max();
   if (record_.idle_ms == 0 || holds_ > 0) return expires_;
   return std::min(expires_, last_used_ + std::chrono::milliseconds(record_.idle_ms));
 }
 
+std::function<void()> Session::after(const std::shared_ptr<SessionCommand>& command,
+                                     CommandEnd ended) {
+  return
+      [weak = weak_from_this(), command_weak = std::weak_ptr(command), ended = std::move(ended)] {
+        if (auto session = weak.lock()) {
+          session->touch();
+          session->forget_old_commands();
+        }
+        if (auto over = command_weak.lock()) ended(over);
+      };
+}
+
 asio::awaitable<Result<std::shared_ptr<SessionCommand>>> Session::start_command(
-    CommandRequest request, std::function<void(std::shared_ptr<SessionCommand>)> ended) {
+    CommandRequest request, CommandEnd ended) {
   auto self = shared_from_this();
   auto box = CO_TRY(sandbox());
   touch();
@@ -97,20 +122,42 @@ asio::awaitable<Result<std::shared_ptr<SessionCommand>>> Session::start_command(
                    "end some of those that run in the background");
   for (const auto& [name, value] : request_.env) request.command.env.emplace(name, value);
   std::uint64_t number = ++command_count_;
-  auto command = std::make_shared<SessionCommand>(executor_, "c" + std::to_string(number),
-                                                  std::move(request), kMostOutput);
-  auto after = [weak = weak_from_this(), command_weak = std::weak_ptr(command),
-                ended = std::move(ended)] {
-    if (auto session = weak.lock()) {
-      session->touch();
-      session->forget_old_commands();
-    }
-    if (auto over = command_weak.lock()) ended(over);
-  };
-  auto starting = command->start(box, std::move(after));
+  auto command = std::make_shared<SessionCommand>(executor_, number, std::move(request),
+                                                  kMostCommandOutput, journal_);
+  auto starting = command->start(box, after(command, std::move(ended)));
   CO_TRY(co_await std::move(starting));
   commands_.emplace(number, command);
   co_return command;
+}
+
+void Session::take_up(std::vector<JournaledCommand> journaled, const CommandEnd& ended) {
+  std::map<std::string, std::shared_ptr<Execution>> executions;
+  if (sandbox_)
+    for (auto& execution : sandbox_->adopted_executions()) {
+      std::string label = execution->label();
+      executions.emplace(std::move(label), std::move(execution));
+    }
+  for (JournaledCommand& known : journaled) {
+    auto command =
+        std::make_shared<SessionCommand>(executor_, std::move(known), kMostCommandOutput, journal_);
+    command_count_ = std::max(command_count_, command->number());
+    commands_.emplace(command->number(), command);
+    if (!command->is_running()) continue;
+    auto found = executions.find(command->id());
+    if (found == executions.end())
+      command->lose();
+    else
+      command->go_on(std::move(found->second), after(command, ended));
+  }
+  forget_old_commands();
+}
+
+void Session::tidy_journal() {
+  std::size_t kept = 0;
+  for (const auto& [number, command] : commands_) kept += command->output().kept();
+  journal_->save_room(kept, [this](CommandJournal& fresh) {
+    for (const auto& [number, command] : commands_) command->write_to(fresh);
+  });
 }
 
 void Session::forget_old_commands() {
@@ -131,6 +178,9 @@ void Session::forget_old_commands() {
     bytes -= it->second->output().kept();
     it = commands_.erase(it);
   }
+  bool running = std::any_of(commands_.begin(), commands_.end(),
+                             [](const auto& entry) { return entry.second->is_running(); });
+  if (!running) journal_->close();
 }
 
 Result<std::shared_ptr<SessionCommand>> Session::command(std::string_view id) const {
@@ -166,7 +216,7 @@ json::object describe(const SessionRecord& record) {
   out["labels"] = parsed(record.labels);
   json::value spec = parsed(record.spec);
   if (const json::object* parts = spec.if_object())
-    for (const char* name : {"limits", "network", "tier"})
+    for (const char* name : {"limits", "network", "tier", "volumes"})
       if (const json::value* part = parts->if_contains(name)) out[name] = *part;
   out["persistent"] = record.persistent;
   out["created_at"] = iso_time(record.created_ms);

@@ -12,7 +12,8 @@
 
 namespace asr {
 
-enum class SessionState { creating, ready, paused, gone };
+// Stopped: a persistent one without a computer at the moment; its files wait for the next.
+enum class SessionState { creating, ready, paused, stopped, gone };
 std::string_view to_string(SessionState state) noexcept;
 
 // All on one thread. What changes it and must survive goes through Sessions.
@@ -20,8 +21,10 @@ class Session : public std::enable_shared_from_this<Session> {
  public:
   using Clock = std::chrono::steady_clock;
 
+  // `sandbox`: none while it is stopped.
   Session(asio::any_io_executor executor, SessionRecord record, SessionRequest request,
-          std::shared_ptr<Sandbox> sandbox);
+          std::shared_ptr<Sandbox> sandbox, std::shared_ptr<CommandJournal> journal);
+  ~Session();
 
   const std::string& id() const noexcept { return record_.id; }
   const std::string& owner() const noexcept { return record_.owner; }
@@ -30,9 +33,15 @@ class Session : public std::enable_shared_from_this<Session> {
   SessionRecord& record() noexcept { return record_; }
   const SessionRequest& request() const noexcept { return request_; }
 
-  // Errc::gone once it has ended; Errc::conflict while it is paused, unless that is wanted.
+  // Errc::gone once it has ended; Errc::conflict while it is stopped, or paused, unless that is
+  // wanted.
   enum class Want { running, alive };
   Result<std::shared_ptr<Sandbox>> sandbox(Want want = Want::running) const;
+  void set_sandbox(std::shared_ptr<Sandbox> sandbox) noexcept { sandbox_ = std::move(sandbox); }
+  // Its computer ended by itself.
+  bool has_lost_sandbox() const noexcept {
+    return sandbox_ && sandbox_->state() == SandboxState::gone;
+  }
   void set_state(SessionState state) noexcept { state_ = state; }
 
   void touch() noexcept;  // It was used.
@@ -47,21 +56,29 @@ class Session : public std::enable_shared_from_this<Session> {
   Clock::time_point deadline() const noexcept;
   void set_life(std::int64_t expires_ms, std::int64_t idle_ms) noexcept;
 
-  // `ended` gets the command when it is over.
-  asio::awaitable<Result<std::shared_ptr<SessionCommand>>> start_command(
-      CommandRequest request, std::function<void(std::shared_ptr<SessionCommand>)> ended);
+  // Gets the command when it is over.
+  using CommandEnd = std::function<void(std::shared_ptr<SessionCommand>)>;
+  asio::awaitable<Result<std::shared_ptr<SessionCommand>>> start_command(CommandRequest request,
+                                                                         CommandEnd ended);
+  // Those of an earlier life of the server; what the sandbox still runs goes on.
+  void take_up(std::vector<JournaledCommand> commands, const CommandEnd& ended);
+  // Its sandbox and its commands go on without this server.
+  void leave() noexcept { journal_->seal(); }
   Result<std::shared_ptr<SessionCommand>> command(std::string_view id) const;
   std::vector<std::shared_ptr<SessionCommand>> commands() const;  // The oldest first.
 
   json::object describe() const;
 
  private:
+  std::function<void()> after(const std::shared_ptr<SessionCommand>& command, CommandEnd ended);
   void forget_old_commands();
+  void tidy_journal();
 
   asio::any_io_executor executor_;
   SessionRecord record_;
   SessionRequest request_;
   std::shared_ptr<Sandbox> sandbox_;
+  std::shared_ptr<CommandJournal> journal_;
   SessionState state_ = SessionState::ready;
   Clock::time_point last_used_;
   int holds_ = 0;

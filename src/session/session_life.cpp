@@ -1,9 +1,16 @@
-// How sessions end by themselves, and how it is remembered that they were used.
+// How sessions rest, go on and end, by somebody's wish or by themselves, and how it is remembered
+// that they were used.
+#include <fcntl.h>
+
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 
 #include "base/clock.hpp"
+#include "base/scope_exit.hpp"
+#include "os/file.hpp"
+#include "session/session_files.hpp"
 #include "session/sessions.hpp"
+#include "session/trail.hpp"
 
 namespace asr {
 
@@ -15,6 +22,178 @@ constexpr auto kSweepEvery = std::chrono::hours(1);
 Caller the_server() { return Caller{"server", Role::admin, 0, "", 0}; }
 
 }  // namespace
+
+asio::awaitable<Result<void>> Sessions::change_state(std::shared_ptr<Session> session,
+                                                     SessionState state, Caller actor) {
+  std::string word(to_string(state));
+  EventRecord event = event_of(*session, "session." + word, {});
+  auto change = [id = session->id(), word](Database& database) {
+    return update_session_state(database, id, word, "", std::nullopt);
+  };
+  auto work = with_trail(std::move(change), event,
+                         audit_of(actor, "session." + word, session->id()), store_.secrets());
+  event.id = CO_TRY(co_await store_.write(std::move(work)));
+  session->set_state(state);
+  session->record().state = word;
+  events_.announce(std::move(event));
+  co_return Result<void>();
+}
+
+asio::awaitable<Result<void>> Sessions::pause(Caller caller, std::shared_ptr<Session> session) {
+  auto sandbox = CO_TRY(session->sandbox());
+  auto pausing = sandbox->pause();
+  CO_TRY(co_await std::move(pausing));
+  auto changing = change_state(session, SessionState::paused, caller);
+  co_return co_await std::move(changing);
+}
+
+asio::awaitable<Result<void>> Sessions::resume(Caller caller, std::shared_ptr<Session> session) {
+  if (session->state() == SessionState::stopped) {
+    auto starting = start_again(std::move(caller), std::move(session));
+    co_return co_await std::move(starting);
+  }
+  if (session->state() != SessionState::paused)
+    co_return fail(Errc::conflict, "the session is not paused");
+  auto sandbox = CO_TRY(session->sandbox(Session::Want::alive));
+  auto resuming = sandbox->resume();
+  CO_TRY(co_await std::move(resuming));
+  auto changing = change_state(session, SessionState::ready, caller);
+  co_return co_await std::move(changing);
+}
+
+asio::awaitable<Result<void>> Sessions::start_again(Caller caller,
+                                                    std::shared_ptr<Session> session) {
+  session->set_state(SessionState::creating);  // One at a time.
+  ScopeExit back([&] { session->set_state(SessionState::stopped); });
+  auto placing = volumes_->place(session->owner(), session->request().volumes);
+  Volumes::Placed placed = CO_TRY(co_await std::move(placing));
+  auto bringing = bring_up(session->id(), session->request(), std::move(placed.mounts));
+  std::shared_ptr<Sandbox> sandbox = CO_TRY(co_await std::move(bringing));
+
+  SessionRecord record = session->record();
+  record.state = "ready";
+  record.sandbox = sandbox->id().text;
+  record.isolation = to_text(json_of(sandbox->isolation()));
+  record.expires_ms = expiry_of(session->request().ttl);
+  record.active_ms = now_ms();
+  EventRecord event = event_of(*session, "session.ready", {{"resumed", true}});
+  auto change = [record](Database& database) -> Result<void> {
+    TRY(update_session_state(database, record.id, record.state, "", std::nullopt));
+    TRY(update_session_sandbox(database, record.id, record.sandbox, record.isolation, record.url));
+    return update_session_times(database, record.id, record.expires_ms, record.idle_ms,
+                                record.active_ms);
+  };
+  auto work = with_trail(std::move(change), event, audit_of(caller, "session.ready", record.id),
+                         store_.secrets());
+  event.id = CO_TRY(co_await store_.write(std::move(work)));
+  back.dismiss();
+  session->record() = record;
+  session->set_sandbox(sandbox);
+  session->set_state(SessionState::ready);
+  session->set_life(record.expires_ms, record.idle_ms);
+  session->touch();
+  watch_sandbox(session, sandbox);
+  events_.announce(std::move(event));
+  life_changed_.ring();
+  co_return Result<void>();
+}
+
+asio::awaitable<Result<void>> Sessions::remove(Caller caller, std::shared_ptr<Session> session) {
+  auto ending = end(std::move(session), "deleted", std::move(caller));
+  co_return co_await std::move(ending);
+}
+
+// Whether or not it can be written down: what must end, ends.
+asio::awaitable<Result<void>> Sessions::end(std::shared_ptr<Session> session, std::string reason,
+                                            Caller actor) {
+  if (session->state() == SessionState::gone) co_return Result<void>();
+  if (session->state() == SessionState::creating)
+    co_return fail(Errc::conflict, "the session is being started or stopped",
+                   "try again in a moment");
+  auto sandbox = session->sandbox(Session::Want::alive);
+  session->set_state(SessionState::gone);
+  EventRecord event = event_of(*session, "session.gone", {{"reason", reason}});
+  auto change = [id = session->id(), reason, at = event.at_ms](Database& database) -> Result<void> {
+    TRY(remove_volume_uses(database, id));
+    return update_session_state(database, id, "gone", reason, at);
+  };
+  auto work = with_trail(std::move(change), event,
+                         audit_of(actor, "session.delete", session->id(), {{"reason", reason}}),
+                         store_.secrets());
+  auto stored = co_await store_.write(std::move(work));
+  live_.erase(session->id());
+  if (auto own = alive_of_.find(session->owner()); own != alive_of_.end() && --own->second == 0)
+    alive_of_.erase(own);
+  ++totals_.ended;
+  session->record().state = "gone";
+  session->leave();  // Its journal goes, too.
+  if (sandbox) {
+    auto destroying = (*sandbox)->destroy();
+    auto destroyed = co_await std::move(destroying);
+    if (!destroyed)
+      log_.error("a sandbox could not be ended",
+                 {{"session", session->id()}, {"why", destroyed.error().what}});
+  }
+  auto removing =
+      remove_files(session->record().provider, session->id(), session->record().persistent);
+  co_await std::move(removing);
+  event.id = CO_TRY(std::move(stored));
+  events_.announce(std::move(event));
+  co_return Result<void>();
+}
+
+asio::awaitable<Result<void>> Sessions::stop(std::shared_ptr<Session> session, std::string reason,
+                                             Caller actor) {
+  if (session->state() != SessionState::ready && session->state() != SessionState::paused)
+    co_return Result<void>();
+  auto sandbox = session->sandbox(Session::Want::alive);
+  session->set_state(SessionState::creating);  // Neither this nor that, until its disk is free.
+  if (sandbox) {
+    auto destroying = (*sandbox)->destroy();
+    (void)co_await std::move(destroying);
+  }
+  session->set_sandbox(nullptr);
+  session->set_state(SessionState::stopped);
+  EventRecord event = event_of(*session, "session.stopped", {{"reason", reason}});
+  auto change = [id = session->id()](Database& database) {
+    return update_session_state(database, id, "stopped", "", std::nullopt);
+  };
+  auto work = with_trail(std::move(change), event,
+                         audit_of(actor, "session.stop", session->id(), {{"reason", reason}}),
+                         store_.secrets());
+  event.id = CO_TRY(co_await store_.write(std::move(work)));
+  session->record().state = "stopped";
+  events_.announce(std::move(event));
+  co_return Result<void>();
+}
+
+asio::awaitable<Result<void>> Sessions::give_up(std::shared_ptr<Session> session,
+                                                std::string reason, Caller actor) {
+  if (session->record().persistent) return stop(session, std::move(reason), std::move(actor));
+  return end(session, std::move(reason), std::move(actor));
+}
+
+void Sessions::watch_sandbox(const std::shared_ptr<Session>& session,
+                             const std::shared_ptr<Sandbox>& sandbox) {
+  sandbox->on_end([this, stopped = stopped_, weak = std::weak_ptr(session)] {
+    auto of = weak.lock();
+    // Ended by us, or another one is in its place already.
+    if (*stopped || !of || !of->has_lost_sandbox()) return;
+    asio::co_spawn(executor_, give_up(of, "its sandbox ended", the_server()), asio::detached);
+  });
+}
+
+// What is left of it on the disk. A disk is given free only when its sandbox is gone.
+asio::awaitable<void> Sessions::remove_files(std::string provider, std::string id,
+                                             bool persistent) {
+  if (persistent) {
+    auto removing = providers_.at(provider)->remove_storage(disk_of(id));
+    if (auto removed = co_await std::move(removing);
+        !removed && removed.error().code != Errc::not_found)
+      log_.error("a disk could not be removed", {{"session", id}, {"why", removed.error().what}});
+  }
+  (void)remove_tree(AT_FDCWD, folder_of(id).native());
+}
 
 void Sessions::watch_life() { asio::co_spawn(executor_, end_those_over(), asio::detached); }
 
@@ -33,7 +212,8 @@ asio::awaitable<void> Sessions::end_those_over() {
         next_look_ = std::min(next_look_, session->deadline());
     }
     for (auto& session : over) {
-      (void)co_await end(session, "expired", the_server());
+      auto giving_up = give_up(session, "expired", the_server());
+      (void)co_await std::move(giving_up);
       if (*stopped) co_return;
     }
     if (now - swept >= kSweepEvery) {
@@ -88,7 +268,22 @@ Sessions::Hold::~Hold() {
 
 asio::awaitable<void> Sessions::end_all(std::string reason) {
   auto all = live_;
-  for (auto& [id, session] : all) (void)co_await end(session, reason, the_server());
+  for (auto& [id, session] : all) {
+    auto giving_up = give_up(session, reason, the_server());
+    (void)co_await std::move(giving_up);
+  }
+}
+
+asio::awaitable<void> Sessions::leave_all() {
+  auto all = live_;
+  for (auto& [id, session] : all) {
+    if (providers_.at(session->record().provider)->can_keep()) {
+      session->leave();
+      continue;
+    }
+    auto giving_up = give_up(session, "the server stopped", the_server());
+    (void)co_await std::move(giving_up);
+  }
 }
 
 }  // namespace asr

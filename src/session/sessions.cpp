@@ -4,8 +4,8 @@
 #include <boost/asio/detached.hpp>
 
 #include "base/clock.hpp"
-#include "base/scope_exit.hpp"
-#include "store/audit_records.hpp"
+#include "session/session_files.hpp"
+#include "session/trail.hpp"
 #include "store/share_records.hpp"
 
 namespace asr {
@@ -15,29 +15,6 @@ namespace {
 Error unknown_session() {
   return Error(Errc::not_found, "there is no such session",
                "GET /api/sessions lists those you may see");
-}
-
-AuditEntry audit_of(const Caller& caller, std::string action, std::string target,
-                    const json::object& detail = {}) {
-  AuditEntry entry;
-  entry.at_ms = now_ms();
-  entry.actor = caller.id;
-  entry.action = std::move(action);
-  entry.target = std::move(target);
-  entry.detail = to_text(detail);
-  entry.trace_id = caller.trace_id;
-  return entry;
-}
-
-// The change, its event and its entry in the audit: all of it or nothing. Gives the event's id.
-template <class Work>
-auto with_trail(Work change, EventRecord event, AuditEntry entry, const SecretBox& secrets) {
-  return [change = std::move(change), event = std::move(event), entry = std::move(entry),
-          &secrets](Database& database) -> Result<std::int64_t> {
-    TRY(change(database));
-    TRY(append_audit(database, secrets, entry));
-    return append_event(database, event);
-  };
 }
 
 }  // namespace
@@ -55,42 +32,8 @@ Sessions::Sessions(asio::any_io_executor executor, Store& store, const Log& log,
 Sessions::~Sessions() { *stopped_ = true; }
 
 void Sessions::add_provider(std::unique_ptr<Provider> provider) {
+  if (!volumes_) volumes_ = std::make_unique<Volumes>(store_, *provider, settings_.volumes);
   providers_.emplace(std::string(provider->name()), std::move(provider));
-}
-
-asio::awaitable<Result<void>> Sessions::recover() {
-  auto look = [](Database& database) { return newest_event_id(database); };
-  events_.set_newest(CO_TRY(co_await store_.read(std::move(look))));
-  auto living = [](Database& database) -> Result<std::vector<SessionRecord>> {
-    std::vector<SessionRecord> all;
-    SessionFilter filter;
-    filter.states = {"creating", "ready", "paused"};
-    filter.limit = 1000;
-    do {
-      SessionPage page = TRY(list_sessions(database, filter));
-      for (SessionRecord& record : page.sessions) all.push_back(std::move(record));
-      filter.cursor = page.cursor;
-    } while (!filter.cursor.empty());
-    return all;
-  };
-  std::vector<SessionRecord> records = CO_TRY(co_await store_.read(std::move(living)));
-  for (const SessionRecord& record : records) {
-    std::string why = record.expires_ms != 0 && record.expires_ms <= now_ms()
-                          ? "expired while the server was down"
-                          : "lost when the server ended";
-    EventRecord event{0,         now_ms(),     "session.gone",
-                      record.id, record.owner, to_text(json::object{{"reason", why}})};
-    auto mark = [id = record.id, why, event](Database& database) -> Result<std::int64_t> {
-      TRY(update_session_state(database, id, "gone", why, event.at_ms));
-      return append_event(database, event);
-    };
-    event.id = CO_TRY(co_await store_.write(std::move(mark)));
-    events_.announce(std::move(event));
-  }
-  if (!records.empty())
-    log_.info("sessions of an earlier run have ended", {{"count", std::to_string(records.size())}});
-  watch_life();
-  co_return Result<void>();
 }
 
 Result<void> Sessions::admit(const Caller& caller, const SessionRequest& request) const {
@@ -146,15 +89,34 @@ asio::awaitable<Result<void>> Sessions::furnish(std::shared_ptr<Sandbox> sandbox
   co_return Result<void>();
 }
 
-asio::awaitable<Result<std::shared_ptr<Session>>> Sessions::make(Caller caller,
-                                                                 SessionRequest request) {
-  auto creating = providers_.at(request.provider)->create(request.spec);
+// The sandbox of a session, kept under its name.
+asio::awaitable<Result<std::shared_ptr<Sandbox>>> Sessions::bring_up(std::string id,
+                                                                     SessionRequest request,
+                                                                     std::vector<Volume> volumes) {
+  Provider& provider = *providers_.at(request.provider);
+  SandboxSpec spec = std::move(request.spec);
+  if (request.persistent) spec.disk = PersistentDisk{disk_of(id)};
+  spec.volumes = std::move(volumes);
+  auto creating = provider.create(std::move(spec));
   std::shared_ptr<Sandbox> sandbox = CO_TRY(co_await std::move(creating));
-  auto furnishing = furnish(sandbox, std::move(request.files));
-  CO_TRY(co_await std::move(furnishing));
+  if (provider.can_keep()) {
+    auto keeping = sandbox->keep(id);
+    CO_TRY(co_await std::move(keeping));
+  }
+  co_return sandbox;
+}
 
+std::int64_t Sessions::expiry_of(std::optional<std::chrono::seconds> wanted) const {
+  auto ttl = wanted.value_or(settings_.ttl);
+  if (settings_.most_ttl.count() > 0 && (ttl.count() == 0 || ttl > settings_.most_ttl))
+    ttl = settings_.most_ttl;
+  return ttl.count() == 0 ? 0 : now_ms() + ttl.count() * 1000;
+}
+
+SessionRecord Sessions::record_of(const Caller& caller, const SessionRequest& request,
+                                  std::string id, const Sandbox& sandbox) const {
   SessionRecord record;
-  record.id = make_session_id(node_);
+  record.id = std::move(id);
   record.owner = caller.id;
   record.provider = request.provider;
   record.environment = request.environment;
@@ -163,28 +125,81 @@ asio::awaitable<Result<std::shared_ptr<Session>>> Sessions::make(Caller caller,
   json::object labels;
   for (const auto& [name, value] : request.labels) labels[name] = value;
   record.labels = to_text(labels);
-  record.isolation = to_text(json_of(sandbox->isolation()));
+  record.isolation = to_text(json_of(sandbox.isolation()));
   record.url = settings_.url_base + "/api/sessions/" + record.id;
+  record.sealed = store_.secrets().seal(secrets_of(request), record.id);
+  record.sandbox = sandbox.id().text;
+  record.persistent = request.persistent;
   record.created_ms = record.active_ms = now_ms();
-  auto ttl = request.ttl.value_or(settings_.ttl);
-  if (settings_.most_ttl.count() > 0 && (ttl.count() == 0 || ttl > settings_.most_ttl))
-    ttl = settings_.most_ttl;
-  record.expires_ms = ttl.count() == 0 ? 0 : record.created_ms + ttl.count() * 1000;
+  record.expires_ms = expiry_of(request.ttl);
   record.idle_ms = request.idle.value_or(settings_.idle).count() * 1000;
+  return record;
+}
 
-  auto session = std::make_shared<Session>(executor_, record, std::move(request), sandbox);
+std::filesystem::path Sessions::folder_of(const std::string& id) const {
+  return settings_.storage / kSessionFolders / id;
+}
+
+std::shared_ptr<CommandJournal> Sessions::journal_of(const std::string& id) {
+  auto complain = [this, stopped = stopped_, id](const Error& error) {
+    if (!*stopped)
+      log_.warning("output of commands cannot be kept", {{"session", id}, {"why", error.what}});
+  };
+  return std::make_shared<CommandJournal>(folder_of(id) / kJournalFile, std::move(complain));
+}
+
+asio::awaitable<Result<std::shared_ptr<Session>>> Sessions::make(Caller caller,
+                                                                 SessionRequest request) {
+  std::string id = make_session_id(node_);
+  auto placing = volumes_->place(caller.id, request.volumes);
+  Volumes::Placed placed = CO_TRY(co_await std::move(placing));
+  bool persistent = request.persistent;
+  std::string provider = request.provider;
+  auto making = make_with(std::move(caller), std::move(request), id, std::move(placed));
+  auto session = co_await std::move(making);
+  if (!session && persistent) {
+    auto removing = remove_files(std::move(provider), std::move(id), true);
+    co_await std::move(removing);
+  }
+  co_return session;
+}
+
+asio::awaitable<Result<std::shared_ptr<Session>>> Sessions::make_with(Caller caller,
+                                                                      SessionRequest request,
+                                                                      std::string id,
+                                                                      Volumes::Placed volumes) {
+  auto bringing = bring_up(id, request, std::move(volumes.mounts));
+  std::shared_ptr<Sandbox> sandbox = CO_TRY(co_await std::move(bringing));
+  auto furnishing = furnish(sandbox, std::move(request.files));
+  CO_TRY(co_await std::move(furnishing));
+
+  SessionRecord record = record_of(caller, request, std::move(id), *sandbox);
+  auto session = std::make_shared<Session>(executor_, record, std::move(request), sandbox,
+                                           journal_of(record.id));
   EventRecord event =
       event_of(*session, "session.ready",
                {{"environment", record.environment}, {"provider", record.provider}});
-  auto insert = [record](Database& database) { return insert_session(database, record); };
+  auto insert = [record, uses = std::move(volumes.uses)](Database& database) -> Result<void> {
+    TRY(insert_session(database, record));
+    for (VolumeUse use : uses) {
+      use.session = record.id;
+      TRY(add_volume_use(database, use));
+    }
+    return {};
+  };
   auto work = with_trail(std::move(insert), event, audit_of(caller, "session.create", record.id),
                          store_.secrets());
   event.id = CO_TRY(co_await store_.write(std::move(work)));
-  live_.emplace(session->id(), session);
+  take_in(session);
+  watch_sandbox(session, sandbox);
   ++totals_.created;
   events_.announce(std::move(event));
-  if (session->deadline() < next_look_) life_changed_.ring();
   co_return session;
+}
+
+void Sessions::take_in(const std::shared_ptr<Session>& session) {
+  live_.emplace(session->id(), session);
+  if (session->deadline() < next_look_) life_changed_.ring();
 }
 
 asio::awaitable<Result<void>> Sessions::check_access(Caller caller,
@@ -212,10 +227,11 @@ asio::awaitable<Result<std::shared_ptr<Session>>> Sessions::find(Caller caller, 
   std::shared_ptr<Session> session = found->second;
   auto checking = check_access(caller, session, access);
   CO_TRY(co_await std::move(checking));
-  if (auto sandbox = session->sandbox(Session::Want::alive); !sandbox) {
-    (void)co_await end(session, "its sandbox ended", caller);
-    co_return fail(unknown_session());
+  if (session->has_lost_sandbox()) {  // and nobody has told us yet
+    auto giving_up = give_up(session, "its sandbox ended", caller);
+    (void)co_await std::move(giving_up);
   }
+  if (session->state() == SessionState::gone) co_return fail(unknown_session());
   note_activity(session);
   co_return session;
 }
@@ -253,12 +269,7 @@ asio::awaitable<Result<void>> Sessions::patch(Caller caller, std::shared_ptr<Ses
     for (const auto& [name, value] : *patch.labels) labels[name] = value;
     record.labels = to_text(labels);
   }
-  if (patch.ttl) {
-    auto ttl = *patch.ttl;
-    if (settings_.most_ttl.count() > 0 && (ttl.count() == 0 || ttl > settings_.most_ttl))
-      ttl = settings_.most_ttl;
-    record.expires_ms = ttl.count() == 0 ? 0 : now_ms() + ttl.count() * 1000;
-  }
+  if (patch.ttl) record.expires_ms = expiry_of(patch.ttl);
   if (patch.idle) record.idle_ms = patch.idle->count() * 1000;
   auto change = [record](Database& database) -> Result<void> {
     TRY(update_session_labels(database, record.id, record.labels));
@@ -273,75 +284,6 @@ asio::awaitable<Result<void>> Sessions::patch(Caller caller, std::shared_ptr<Ses
   session->set_life(record.expires_ms, record.idle_ms);
   events_.announce(std::move(event));
   life_changed_.ring();
-  co_return Result<void>();
-}
-
-asio::awaitable<Result<void>> Sessions::change_state(std::shared_ptr<Session> session,
-                                                     SessionState state, Caller actor) {
-  std::string word(to_string(state));
-  EventRecord event = event_of(*session, "session." + word, {});
-  auto change = [id = session->id(), word](Database& database) {
-    return update_session_state(database, id, word, "", std::nullopt);
-  };
-  auto work = with_trail(std::move(change), event,
-                         audit_of(actor, "session." + word, session->id()), store_.secrets());
-  event.id = CO_TRY(co_await store_.write(std::move(work)));
-  session->set_state(state);
-  session->record().state = word;
-  events_.announce(std::move(event));
-  co_return Result<void>();
-}
-
-asio::awaitable<Result<void>> Sessions::pause(Caller caller, std::shared_ptr<Session> session) {
-  auto sandbox = CO_TRY(session->sandbox());
-  auto pausing = sandbox->pause();
-  CO_TRY(co_await std::move(pausing));
-  auto changing = change_state(session, SessionState::paused, caller);
-  co_return co_await std::move(changing);
-}
-
-asio::awaitable<Result<void>> Sessions::resume(Caller caller, std::shared_ptr<Session> session) {
-  if (session->state() != SessionState::paused)
-    co_return fail(Errc::conflict, "the session is not paused");
-  auto sandbox = CO_TRY(session->sandbox(Session::Want::alive));
-  auto resuming = sandbox->resume();
-  CO_TRY(co_await std::move(resuming));
-  auto changing = change_state(session, SessionState::ready, caller);
-  co_return co_await std::move(changing);
-}
-
-asio::awaitable<Result<void>> Sessions::remove(Caller caller, std::shared_ptr<Session> session) {
-  auto ending = end(std::move(session), "deleted", std::move(caller));
-  co_return co_await std::move(ending);
-}
-
-asio::awaitable<Result<void>> Sessions::end(std::shared_ptr<Session> session, std::string reason,
-                                            Caller actor) {
-  if (session->state() == SessionState::gone) co_return Result<void>();
-  auto sandbox = session->sandbox(Session::Want::alive);
-  session->set_state(SessionState::gone);
-  EventRecord event = event_of(*session, "session.gone", {{"reason", reason}});
-  auto change = [id = session->id(), reason, at = event.at_ms](Database& database) {
-    return update_session_state(database, id, "gone", reason, at);
-  };
-  auto work = with_trail(std::move(change), event,
-                         audit_of(actor, "session.delete", session->id(), {{"reason", reason}}),
-                         store_.secrets());
-  auto stored = co_await store_.write(std::move(work));
-  live_.erase(session->id());
-  if (auto own = alive_of_.find(session->owner()); own != alive_of_.end() && --own->second == 0)
-    alive_of_.erase(own);
-  ++totals_.ended;
-  session->record().state = "gone";
-  if (sandbox) {
-    auto destroying = (*sandbox)->destroy();
-    auto destroyed = co_await std::move(destroying);
-    if (!destroyed)
-      log_.error("a sandbox could not be ended",
-                 {{"session", session->id()}, {"why", destroyed.error().what}});
-  }
-  event.id = CO_TRY(std::move(stored));
-  events_.announce(std::move(event));
   co_return Result<void>();
 }
 
@@ -366,13 +308,16 @@ asio::awaitable<Result<void>> Sessions::share(Caller caller, std::shared_ptr<Ses
   co_return Result<void>();
 }
 
-asio::awaitable<Result<std::shared_ptr<SessionCommand>>> Sessions::start_command(
-    Caller caller, std::shared_ptr<Session> session, CommandRequest request) {
-  auto ended = [this, stopped = stopped_,
-                weak = std::weak_ptr(session)](const std::shared_ptr<SessionCommand>& command) {
+Session::CommandEnd Sessions::command_end(const std::shared_ptr<Session>& session) {
+  return [this, stopped = stopped_,
+          weak = std::weak_ptr(session)](const std::shared_ptr<SessionCommand>& command) {
     if (!*stopped) command_ended(weak, command);
   };
-  auto starting = session->start_command(std::move(request), std::move(ended));
+}
+
+asio::awaitable<Result<std::shared_ptr<SessionCommand>>> Sessions::start_command(
+    Caller caller, std::shared_ptr<Session> session, CommandRequest request) {
+  auto starting = session->start_command(std::move(request), command_end(session));
   auto command = CO_TRY(co_await std::move(starting));
   ++totals_.commands;
   // Told, not waited for: the command runs already.
@@ -413,8 +358,12 @@ void Sessions::command_ended(const std::weak_ptr<Session>& session,
 
 SessionCounts Sessions::counts() const {
   SessionCounts counts = totals_;
-  for (const auto& [id, session] : live_)
-    ++(session->state() == SessionState::paused ? counts.paused : counts.ready);
+  for (const auto& [id, session] : live_) {
+    SessionState state = session->state();
+    ++(state == SessionState::paused    ? counts.paused
+       : state == SessionState::stopped ? counts.stopped
+                                        : counts.ready);
+  }
   counts.creating = creating_;
   return counts;
 }

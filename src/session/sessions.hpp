@@ -14,7 +14,9 @@
 #include "session/event_bus.hpp"
 #include "session/session.hpp"
 #include "session/session_id.hpp"
+#include "session/volumes.hpp"
 #include "store/store.hpp"
+#include "store/usage_records.hpp"
 
 namespace asr {
 
@@ -24,8 +26,11 @@ struct SessionSettings {
   std::chrono::seconds most_ttl{0};  // zero: none
   std::uint32_t most_sessions_per_key = 1000;
   std::uint32_t most_sessions = 10000;
-  std::chrono::hours keep_ended{24};  // records of sessions that are gone
-  std::string url_base;               // what a session's url begins with
+  std::chrono::hours keep_ended{24};     // records of sessions that are gone
+  std::string url_base;                  // what a session's url begins with
+  std::filesystem::path storage;         // sessions/<id> below it: what a session leaves on disk
+  std::chrono::seconds usage_every{60};  // written down so often; zero: never
+  VolumeSettings volumes;
 };
 
 // What the server counts about sessions.
@@ -37,6 +42,7 @@ struct SessionCounts {
   std::map<std::string, std::uint64_t> command_ends;  // by status
   std::size_t ready = 0;
   std::size_t paused = 0;
+  std::size_t stopped = 0;
   std::size_t creating = 0;
 };
 
@@ -50,8 +56,8 @@ class Sessions {
   void add_provider(std::unique_ptr<Provider> provider);
   const std::map<std::string, std::unique_ptr<Provider>>& providers() const { return providers_; }
 
-  // Sessions of an earlier life of this server: those that cannot be had back are gone, and said
-  // so. Once, before anything else.
+  // Sessions of an earlier life of this server: what lives is taken up, persistent ones are
+  // stopped, others are gone, and said so. Once, before anything else.
   asio::awaitable<Result<void>> recover();
 
   asio::awaitable<Result<std::shared_ptr<Session>>> create(Caller caller, SessionRequest request);
@@ -77,15 +83,22 @@ class Sessions {
   asio::awaitable<Result<void>> pause(Caller caller, std::shared_ptr<Session> session);
   asio::awaitable<Result<void>> resume(Caller caller, std::shared_ptr<Session> session);
   asio::awaitable<Result<void>> remove(Caller caller, std::shared_ptr<Session> session);
+  // The oldest first; sessions that are gone included.
+  asio::awaitable<Result<std::vector<UsageRecord>>> usage_history(Caller caller, std::string id,
+                                                                  std::int64_t from_ms,
+                                                                  std::int64_t limit);
   asio::awaitable<Result<void>> share(Caller caller, std::shared_ptr<Session> session,
                                       std::string key_id, std::optional<std::string> access);
 
   asio::awaitable<Result<std::shared_ptr<SessionCommand>>> start_command(
       Caller caller, std::shared_ptr<Session> session, CommandRequest request);
 
-  // Ends every session.
+  // Ends every session; persistent ones are stopped.
   asio::awaitable<void> end_all(std::string reason);
+  // Lets go of those that outlive this server, before the engine does; ends the others.
+  asio::awaitable<void> leave_all();
 
+  Volumes& volumes() noexcept { return *volumes_; }
   EventBus& events() noexcept { return events_; }
   SessionCounts counts() const;
   const SessionSettings& settings() const noexcept { return settings_; }
@@ -109,16 +122,47 @@ class Sessions {
   struct Change;  // a state to store, an event to announce
 
   asio::awaitable<Result<std::shared_ptr<Session>>> make(Caller caller, SessionRequest request);
+  asio::awaitable<Result<std::shared_ptr<Session>>> make_with(Caller caller, SessionRequest request,
+                                                              std::string id,
+                                                              Volumes::Placed volumes);
+  asio::awaitable<Result<std::shared_ptr<Sandbox>>> bring_up(std::string id, SessionRequest request,
+                                                             std::vector<Volume> volumes);
+  SessionRecord record_of(const Caller& caller, const SessionRequest& request, std::string id,
+                          const Sandbox& sandbox) const;
+  std::int64_t expiry_of(std::optional<std::chrono::seconds> wanted) const;
+  void take_in(const std::shared_ptr<Session>& session);
+  void watch_sandbox(const std::shared_ptr<Session>& session,
+                     const std::shared_ptr<Sandbox>& sandbox);
+  Session::CommandEnd command_end(const std::shared_ptr<Session>& session);
   Result<void> admit(const Caller& caller, const SessionRequest& request) const;
   asio::awaitable<Result<void>> furnish(std::shared_ptr<Sandbox> sandbox,
                                         std::vector<InitialFile> files);
   asio::awaitable<Result<void>> end(std::shared_ptr<Session> session, std::string reason,
                                     Caller actor);
+  // Its computer goes; its files stay.
+  asio::awaitable<Result<void>> stop(std::shared_ptr<Session> session, std::string reason,
+                                     Caller actor);
+  // Either, as it is made.
+  asio::awaitable<Result<void>> give_up(std::shared_ptr<Session> session, std::string reason,
+                                        Caller actor);
+  asio::awaitable<Result<void>> start_again(Caller caller, std::shared_ptr<Session> session);
+  asio::awaitable<void> remove_files(std::string provider, std::string id, bool persistent);
+
+  // Taking up what an earlier life left (session_recovery.cpp).
+  using Inherited = std::map<std::string, std::shared_ptr<Sandbox>>;  // by session
+  Inherited inherit();
+  Result<std::shared_ptr<Session>> revive(SessionRecord record, std::shared_ptr<Sandbox> sandbox);
+  asio::awaitable<Result<void>> settle_lost(std::vector<SessionRecord> lost);
+  asio::awaitable<void> sweep_files();
+  std::filesystem::path folder_of(const std::string& id) const;
+  std::shared_ptr<CommandJournal> journal_of(const std::string& id);
   asio::awaitable<Result<void>> change_state(std::shared_ptr<Session> session, SessionState state,
                                              Caller actor);
   EventRecord event_of(const Session& session, std::string type, json::object data) const;
   asio::awaitable<void> tell(EventRecord event);
   void watch_life();
+  void watch_usage();
+  asio::awaitable<void> sample_usage();
   asio::awaitable<void> end_those_over();
   asio::awaitable<void> keep_activity();
   void note_activity(const std::shared_ptr<Session>& session);
@@ -131,6 +175,7 @@ class Sessions {
   NodeName node_;
   SessionSettings settings_;
   std::map<std::string, std::unique_ptr<Provider>> providers_;
+  std::unique_ptr<Volumes> volumes_;
   std::unordered_map<std::string, std::shared_ptr<Session>> live_;
   std::unordered_map<std::string, std::uint32_t>
       alive_of_;  // sessions by owner, those made included

@@ -56,6 +56,14 @@ def is_alive(pid, start):
     return fields[19] == start and fields[0] not in "ZX"
 
 
+def name_of(pid):
+    try:
+        with open(f"/proc/{pid}/comm") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
 def environment(**more):
     """Nothing of the caller's own settings, so that a test means the same everywhere."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AGENT_SANDBOX_", "XDG_"))}
@@ -82,8 +90,9 @@ class Server:
         self.first_line = self.process.stdout.readline().decode()
         found = re.search(r"listens on (https?)://127\.0\.0\.1:([0-9]+)", self.first_line)
         if not found:
-            code = self.process.wait(PATIENCE)
-            raise AssertionError(f"the server did not start ({code}): {self.first_line}{self.log()}")
+            code, log = self.process.wait(PATIENCE), self.log()
+            self.kill()
+            raise AssertionError(f"the server did not start ({code}): {self.first_line}{log}")
         self.scheme, self.port = found[1], int(found[2])
         self.admin = Client(self, admin_key)
         if wait:
@@ -164,8 +173,33 @@ class Server:
 
     def kill(self):
         """For tests that may fail before they come to stop(); does no harm after it."""
-        self._end()
+        for pid, _ in self.end_now():
+            if name_of(pid) == "asr-keeper":  # What it keeps ends with it.
+                os.kill(pid, signal.SIGKILL)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def end_now(self):
+        """SIGKILL. Gives what was below it; does no harm to one that has ended."""
+        family = descendants(self.pid) if self.process.poll() is None else set()
+        self._end()
+        return family
+
+    def end_well(self, within=PATIENCE):
+        """SIGTERM, and nothing but its exit status is looked at."""
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(within)
+        assert code == 0, f"the server ended with {code}: {self.log()[-3000:]}"
+        self._end()
+
+    @staticmethod
+    def alive_of(family):
+        return [(pid, name_of(pid)) for pid, start in family if is_alive(pid, start)]
+
+    def first_process_of(self, program):
+        """The pid of the sandbox's first process that runs a program of that name."""
+        runner = next(pid for pid, _ in descendants(self.pid) if name_of(pid) == program)
+        with open(f"/proc/{runner}/stat") as file:
+            return int(file.read().rpartition(")")[2].split()[1])
 
     def _end(self):
         if self.process.poll() is None:

@@ -1,0 +1,150 @@
+// What an earlier life of this server left: sandboxes that live, records of those that do not, and
+// files that belong to nobody.
+#include <fcntl.h>
+
+#include "base/clock.hpp"
+#include "os/file.hpp"
+#include "session/session_files.hpp"
+#include "session/sessions.hpp"
+
+namespace asr {
+
+namespace {
+
+Result<std::vector<SessionRecord>> alive_records(Database& database) {
+  std::vector<SessionRecord> all;
+  SessionFilter filter;
+  filter.states = {"creating", "ready", "paused", "stopped"};
+  filter.limit = 1000;
+  do {
+    SessionPage page = TRY(list_sessions(database, filter));
+    for (SessionRecord& record : page.sessions) all.push_back(std::move(record));
+    filter.cursor = page.cursor;
+  } while (!filter.cursor.empty());
+  return all;
+}
+
+}  // namespace
+
+asio::awaitable<Result<void>> Sessions::recover() {
+  auto look = [](Database& database) { return newest_event_id(database); };
+  events_.set_newest(CO_TRY(co_await store_.read(std::move(look))));
+  auto living = [](Database& database) { return alive_records(database); };
+  std::vector<SessionRecord> records = CO_TRY(co_await store_.read(std::move(living)));
+  Inherited inherited = inherit();
+  std::vector<SessionRecord> lost;
+  std::size_t adopted = 0;
+  for (SessionRecord& record : records) {
+    auto found = inherited.find(record.id);
+    std::shared_ptr<Sandbox> sandbox = found == inherited.end() ? nullptr : found->second;
+    if (!sandbox && !record.persistent) {
+      lost.push_back(std::move(record));
+      continue;
+    }
+    if (sandbox) ++adopted;
+    std::string id = record.id;
+    auto revived = revive(record, std::move(sandbox));
+    if (!revived) {
+      log_.error("a session cannot be taken up", {{"session", id}, {"why", revived.error().what}});
+      lost.push_back(std::move(record));
+      continue;
+    }
+    // What was written down may be older than what is.
+    std::string state(to_string((*revived)->state()));
+    if ((*revived)->record().state == state) continue;
+    auto change = [id, state](Database& database) {
+      return update_session_state(database, id, state, "", std::nullopt);
+    };
+    CO_TRY(co_await store_.write(std::move(change)));
+    (*revived)->record().state = state;
+  }
+  inherited.clear();  // Those nobody knows end here.
+  if (adopted > 0) log_.info("sessions go on", {{"count", std::to_string(adopted)}});
+  auto settling = settle_lost(std::move(lost));
+  CO_TRY(co_await std::move(settling));
+  auto sweeping = sweep_files();
+  co_await std::move(sweeping);
+  watch_life();
+  watch_usage();
+  co_return Result<void>();
+}
+
+Sessions::Inherited Sessions::inherit() {
+  Inherited inherited;
+  for (const auto& [name, provider] : providers_)
+    for (auto& sandbox : provider->adopted()) {
+      std::string label = sandbox->label();
+      inherited.emplace(std::move(label), std::move(sandbox));
+    }
+  return inherited;
+}
+
+Result<std::shared_ptr<Session>> Sessions::revive(SessionRecord record,
+                                                  std::shared_ptr<Sandbox> sandbox) {
+  if (!providers_.contains(record.provider))
+    return fail(Errc::not_found, "there is no provider " + record.provider);
+  json::value spec = TRY(parse_json(record.spec));
+  if (!spec.is_object()) return fail(Errc::internal, "its record is damaged");
+  SessionRequest request = TRY(session_request_from(spec.get_object()));
+  std::string secrets = TRY(store_.secrets().open(record.sealed, record.id));
+  TRY(restore_secrets(request, secrets));
+  auto commands =
+      TRY(CommandJournal::read(folder_of(record.id) / kJournalFile, kMostCommandOutput));
+  auto session = std::make_shared<Session>(executor_, record, std::move(request), sandbox,
+                                           journal_of(record.id));
+  bool paused = sandbox && sandbox->state() == SandboxState::paused;
+  session->set_state(!sandbox ? SessionState::stopped
+                     : paused ? SessionState::paused
+                              : SessionState::ready);
+  session->take_up(std::move(commands), command_end(session));
+  ++alive_of_[session->owner()];
+  take_in(session);
+  if (sandbox) watch_sandbox(session, sandbox);
+  return session;
+}
+
+asio::awaitable<Result<void>> Sessions::settle_lost(std::vector<SessionRecord> lost) {
+  if (lost.empty()) co_return Result<void>();
+  std::vector<EventRecord> events;
+  for (const SessionRecord& record : lost) {
+    std::string why = record.expires_ms != 0 && record.expires_ms <= now_ms()
+                          ? "expired while the server was down"
+                          : "lost when the server ended";
+    events.push_back({0, now_ms(), "session.gone", record.id, record.owner,
+                      to_text(json::object{{"reason", why}})});
+  }
+  auto mark = [events](Database& database) -> Result<std::vector<EventRecord>> {
+    std::vector<EventRecord> told = events;
+    for (EventRecord& event : told) {
+      json::value data = TRY(parse_json(event.data));
+      std::string why(data.at("reason").get_string());
+      TRY(remove_volume_uses(database, event.session));
+      TRY(update_session_state(database, event.session, "gone", why, event.at_ms));
+      event.id = TRY(append_event(database, event));
+    }
+    return told;
+  };
+  std::vector<EventRecord> told = CO_TRY(co_await store_.write(std::move(mark)));
+  for (EventRecord& event : told) events_.announce(std::move(event));
+  log_.info("sessions of an earlier run have ended", {{"count", std::to_string(lost.size())}});
+  co_return Result<void>();
+}
+
+asio::awaitable<void> Sessions::sweep_files() {
+  std::error_code ec;
+  std::vector<std::string> strangers;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(settings_.storage / kSessionFolders, ec)) {
+    std::string id = entry.path().filename().native();
+    if (is_session_id(id) && !live_.contains(id)) strangers.push_back(std::move(id));
+  }
+  for (const std::string& id : strangers) {
+    bool has_disk = std::filesystem::exists(settings_.storage / disk_of(id), ec);
+    auto removing = remove_files("native", id, has_disk);
+    co_await std::move(removing);
+  }
+  auto sweeping = volumes_->sweep(settings_.storage);
+  co_await std::move(sweeping);
+}
+
+}  // namespace asr
