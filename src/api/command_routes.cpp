@@ -19,20 +19,6 @@ asio::awaitable<Result<std::shared_ptr<SessionCommand>>> find(ApiParts parts, Ca
   co_return session->command(call->parts[1]);
 }
 
-asio::awaitable<Result<Reply>> run(ApiParts parts, CallPtr call) {
-  auto finding = parts.sessions.find(call->caller, call->parts[0], Access::use);
-  auto session = CO_TRY(co_await std::move(finding));
-  CommandRequest request = CO_TRY(command_request_from(call->body));
-  bool background = request.background;
-  auto starting = parts.sessions.start_command(call->caller, session, std::move(request));
-  auto command = CO_TRY(co_await std::move(starting));
-  Sessions::Hold hold(&parts.sessions, session);
-  if (!background) co_await command->wait_for_end();
-  Reply reply{background ? 202U : 200U, command->describe(Detail::with_output), false, {}};
-  reply.headers.add("Location", "/api/sessions/" + session->id() + "/commands/" + command->id());
-  co_return reply;
-}
-
 asio::awaitable<Result<Reply>> list(ApiParts parts, CallPtr call) {
   auto finding = parts.sessions.find(call->caller, call->parts[0], Access::look);
   auto session = CO_TRY(co_await std::move(finding));
@@ -50,12 +36,20 @@ asio::awaitable<Result<Reply>> get(ApiParts parts, CallPtr call) {
   co_return Reply{200, command->describe(Detail::with_output), false, {}};
 }
 
+enum class Greeting { none, command };  // whether the first event tells which command it is
+
 asio::awaitable<Result<Reply>> follow(ApiParts parts, CallPtr call,
                                       std::shared_ptr<Session> session,
                                       std::shared_ptr<SessionCommand> command,
-                                      std::uint64_t offset) {
+                                      std::uint64_t offset, Greeting greeting) {
+  SessionCommand::Reader reader(command, offset);  // Nothing is lost to one who is slow.
   auto opening = EventStream::open(call);
   auto stream = CO_TRY(co_await std::move(opening));
+  if (greeting == Greeting::command) {
+    std::string first = to_text(command->describe(Detail::summary));
+    auto sending = stream.send("command", "", std::move(first));
+    CO_TRY(co_await std::move(sending));
+  }
   for (;;) {
     bool running = command->is_running();
     auto pieces = command->output().read(offset, kMostAtOnce);
@@ -64,6 +58,7 @@ asio::awaitable<Result<Reply>> follow(ApiParts parts, CallPtr call,
       offset = piece.offset + piece.data.size();
       auto sending = stream.send("output", std::to_string(offset), to_text(event));
       CO_TRY(co_await std::move(sending));
+      reader.advance(offset);
     }
     if (!pieces.empty()) continue;
     if (!running) break;
@@ -83,6 +78,28 @@ asio::awaitable<Result<Reply>> follow(ApiParts parts, CallPtr call,
   co_return Reply::done();
 }
 
+// To its end, in the answer or as events while it runs; or only started.
+asio::awaitable<Result<Reply>> run(ApiParts parts, CallPtr call) {
+  auto finding = parts.sessions.find(call->caller, call->parts[0], Access::use);
+  auto session = CO_TRY(co_await std::move(finding));
+  CommandRequest request = CO_TRY(command_request_from(call->body));
+  bool as_events = EventStream::is_wanted(call->head());
+  // Who listens may be cut off: the command is none the worse for it.
+  if (as_events) request.background = true;
+  bool background = request.background;
+  auto starting = parts.sessions.start_command(call->caller, session, std::move(request));
+  auto command = CO_TRY(co_await std::move(starting));
+  Sessions::Hold hold(&parts.sessions, session);
+  if (as_events) {
+    auto following = follow(parts, call, session, command, 0, Greeting::command);
+    co_return co_await std::move(following);
+  }
+  if (!background) co_await command->wait_for_end();
+  Reply reply{background ? 202U : 200U, command->describe(Detail::with_output), false, {}};
+  reply.headers.add("Location", "/api/sessions/" + session->id() + "/commands/" + command->id());
+  co_return reply;
+}
+
 // As JSON at once, after some waiting if wanted; or as a stream of events to the end.
 asio::awaitable<Result<Reply>> output(ApiParts parts, CallPtr call) {
   auto finding = parts.sessions.find(call->caller, call->parts[0], Access::look);
@@ -94,7 +111,8 @@ asio::awaitable<Result<Reply>> output(ApiParts parts, CallPtr call) {
   if (EventStream::is_wanted(call->head())) {
     auto last = EventStream::last_id(call->head());
     auto following =
-        follow(parts, call, session, command, last ? static_cast<std::uint64_t>(*last) : offset);
+        follow(parts, call, session, command, last ? static_cast<std::uint64_t>(*last) : offset,
+               Greeting::none);
     co_return co_await std::move(following);
   }
   auto until = Bell::Clock::now() + std::chrono::seconds(wait);
@@ -208,15 +226,17 @@ std::vector<Route> command_routes(const ApiParts& parts) {
   const std::string all = "/api/sessions/{id}/commands";
   const std::string one = all + "/{command}";
   std::vector<Route> routes;
-  routes.push_back({"POST",
-                    all,
-                    "runCommand",
-                    tag,
-                    "Run a command, to its end or in the background",
-                    with(run),
-                    {{200, "How it ended and what it wrote", "Command"},
-                     {202, "It runs in the background", "Command"}},
-                    "CommandStart"});
+  routes.push_back(
+      {"POST",
+       all,
+       "runCommand",
+       tag,
+       "Run a command: to its end, in the background, or with Accept: text/event-stream",
+       with(run),
+       {{200, "How it ended and what it wrote", "Command"},
+        {200, "The command, its output and its end as events", "", "text/event-stream"},
+        {202, "It runs in the background", "Command"}},
+       "CommandStart"});
   routes.push_back({"GET",
                     all,
                     "listCommands",

@@ -284,15 +284,19 @@ class Client:
         assert (done["status"], done["exit_code"]) == ("exited", 0), done
         return done["stdout"]
 
-    def events(self, path, /, headers=(), timeout=PATIENCE, **query):
-        """Opens a stream of events."""
+    def events(self, path, /, headers=(), timeout=PATIENCE, body=None, **query):
+        """Opens a stream of events; with a body, by POST."""
         target = path + ("?" + urlencode(query, quote_via=quote) if query else "")
         connection = self.server.connect(timeout)
-        connection.send(request("GET", target, [("Accept", "text/event-stream"), *self.headers(headers)]))
+        method, fields = "GET", [("Accept", "text/event-stream"), *self.headers(headers)]
+        if body is not None:
+            method, body = "POST", json.dumps(body).encode()
+            fields.append(("Content-Type", "application/json"))
+        connection.send(request(method, target, fields, body or b""))
         answer = connection.read_head()
         if answer.status != 200:
             answer.body = connection.file.read(int(answer.header("content-length")))
-        self.server.note("GET", path, answer)
+        self.server.note(method, path, answer)
         return EventStream(connection, answer)
 
     def socket(self, path, /, headers=(), room=None):

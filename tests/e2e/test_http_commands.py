@@ -251,6 +251,34 @@ class Background(CommandCase):
         self.assertEqual(whole, b"".join(b"line %d\n" % i for i in range(1, 401)))
         self.assertGreater(cuts, 1)
 
+    def test_run_as_events(self):
+        with self.admin.events(self.box + "/commands", body={"command": "echo out; echo err >&2; exit 3"}) as stream:
+            first = stream.next()
+            self.assertEqual((first["event"], first["data"]["status"]), ("command", "running"))
+            seen = {}
+            while (event := stream.next())["event"] == "output":
+                seen[event["data"]["stream"]] = event["data"]["data"]
+            self.assertEqual(seen, {"stdout": "out\n", "stderr": "err\n"})
+            self.assertEqual((event["event"], event["data"]["exit_code"]), ("exit", 3))
+            self.assertIsNone(stream.next())
+
+    def test_a_slow_reader_of_events_loses_nothing(self):
+        size = 8_000_000  # More than is kept, and than sockets hold.
+        with self.admin.events(self.box + "/commands", body={"command": f"yes | head -c {size}"}) as stream:
+            time.sleep(1)
+            count = 0
+            while (event := stream.next())["event"] != "exit":
+                if event["event"] == "output":
+                    self.assertEqual(event["data"]["offset"], count)
+                    count += len(event["data"]["data"])
+        self.assertEqual(count, size)
+
+    def test_one_who_leaves_does_not_end_it(self):
+        with self.admin.events(self.box + "/commands", body={"command": "echo begun; sleep 1; echo done"}) as stream:
+            command = stream.next()["data"]["command_id"]
+            stream.wait_for("output")
+        self.assertEqual(self.finished(f"{self.box}/commands/{command}")["stdout"], "begun\ndone\n")
+
     def test_what_is_kept_is_bounded(self):
         address = self.background("yes | head -c 5000000")
         done = self.finished(address)
