@@ -40,8 +40,8 @@ enum class Greeting { none, command };  // whether the first event tells which c
 
 asio::awaitable<Result<Reply>> follow(ApiParts parts, CallPtr call,
                                       std::shared_ptr<Session> session,
-                                      std::shared_ptr<SessionCommand> command,
-                                      std::uint64_t offset, Greeting greeting) {
+                                      std::shared_ptr<SessionCommand> command, std::uint64_t offset,
+                                      Greeting greeting) {
   SessionCommand::Reader reader(command, offset);  // Nothing is lost to one who is slow.
   auto opening = EventStream::open(call);
   auto stream = CO_TRY(co_await std::move(opening));
@@ -110,9 +110,8 @@ asio::awaitable<Result<Reply>> output(ApiParts parts, CallPtr call) {
   auto offset = static_cast<std::uint64_t>(from);
   if (EventStream::is_wanted(call->head())) {
     auto last = EventStream::last_id(call->head());
-    auto following =
-        follow(parts, call, session, command, last ? static_cast<std::uint64_t>(*last) : offset,
-               Greeting::none);
+    auto following = follow(parts, call, session, command,
+                            last ? static_cast<std::uint64_t>(*last) : offset, Greeting::none);
     co_return co_await std::move(following);
   }
   auto until = Bell::Clock::now() + std::chrono::seconds(wait);

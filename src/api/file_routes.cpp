@@ -92,13 +92,13 @@ asio::awaitable<Result<Reply>> write(ApiParts parts, CallPtr call) {
     }
   }
   auto receiving =
-      receive_upload(call, place.sandbox, place.path, "user", static_cast<std::uint32_t>(mode));
+      receive_upload(call, place.sandbox, place.path, place.user, static_cast<std::uint32_t>(mode));
   if (auto received = co_await std::move(receiving); !received) {
     if (received.error().code != Errc::exhausted) co_return fail(received.error());
     co_return Reply{507, json_of(received.error(), call->caller.trace_id), false, {}};
   }
   place.session->touch();
-  auto asking = place.sandbox->stat(place.path);
+  auto asking = place.sandbox->stat(place.path, place.user);
   FileInfo info = CO_TRY(co_await std::move(asking));
   co_return Reply{200, json_of(info, parent_of(place.path)), false, {}};
 }
@@ -107,7 +107,7 @@ asio::awaitable<Result<Reply>> remove(ApiParts parts, CallPtr call) {
   auto placing = place_of(parts, call, Access::use);
   Place place = CO_TRY(co_await std::move(placing));
   CO_TRY(need_path(place));
-  auto removing = place.sandbox->remove(place.path);
+  auto removing = place.sandbox->remove(place.path, place.user);
   CO_TRY(co_await std::move(removing));
   co_return Reply::none();
 }
@@ -119,7 +119,7 @@ asio::awaitable<Result<Reply>> list(ApiParts parts, CallPtr call) {
   std::int64_t cursor = CO_TRY(call->number("cursor", 0, 0, INT64_MAX));
   std::int64_t limit = CO_TRY(call->number("limit", 1000, 1, 1000));
   auto listing = place.sandbox->list(place.path, static_cast<std::uint64_t>(cursor),
-                                     static_cast<std::uint32_t>(limit));
+                                     static_cast<std::uint32_t>(limit), place.user);
   DirectoryPage page = CO_TRY(co_await std::move(listing));
   json::array entries;
   for (const FileInfo& info : page.entries) entries.push_back(json_of(info, place.path));
@@ -133,7 +133,7 @@ asio::awaitable<Result<Reply>> stat(ApiParts parts, CallPtr call) {
   auto placing = place_of(parts, call, Access::look);
   Place place = CO_TRY(co_await std::move(placing));
   CO_TRY(need_path(place));
-  auto asking = place.sandbox->stat(place.path);
+  auto asking = place.sandbox->stat(place.path, place.user);
   FileInfo info = CO_TRY(co_await std::move(asking));
   co_return Reply{200, json_of(info, parent_of(place.path)), false, {}};
 }
@@ -145,7 +145,7 @@ std::string text_in(const Call& call, const char* name) {
 asio::awaitable<Result<Reply>> make_directory(ApiParts parts, CallPtr call) {
   auto placing = place_of(parts, call, Access::use);
   Place place = CO_TRY(co_await std::move(placing));
-  auto making = place.sandbox->make_directory(text_in(*call, "path"), 0755);
+  auto making = place.sandbox->make_directory(text_in(*call, "path"), 0755, place.user);
   CO_TRY(co_await std::move(making));
   co_return Reply::none();
 }
@@ -153,7 +153,7 @@ asio::awaitable<Result<Reply>> make_directory(ApiParts parts, CallPtr call) {
 asio::awaitable<Result<Reply>> move(ApiParts parts, CallPtr call) {
   auto placing = place_of(parts, call, Access::use);
   Place place = CO_TRY(co_await std::move(placing));
-  auto moving = place.sandbox->move(text_in(*call, "from"), text_in(*call, "to"));
+  auto moving = place.sandbox->move(text_in(*call, "from"), text_in(*call, "to"), place.user);
   CO_TRY(co_await std::move(moving));
   co_return Reply::none();
 }
@@ -161,7 +161,7 @@ asio::awaitable<Result<Reply>> move(ApiParts parts, CallPtr call) {
 asio::awaitable<Result<Reply>> copy(ApiParts parts, CallPtr call) {
   auto placing = place_of(parts, call, Access::use);
   Place place = CO_TRY(co_await std::move(placing));
-  auto copying = place.sandbox->copy(text_in(*call, "from"), text_in(*call, "to"));
+  auto copying = place.sandbox->copy(text_in(*call, "from"), text_in(*call, "to"), place.user);
   CO_TRY(co_await std::move(copying));
   co_return Reply::none();
 }
@@ -170,7 +170,7 @@ asio::awaitable<Result<Reply>> archive_out(ApiParts parts, CallPtr call) {
   auto placing = place_of(parts, call, Access::look);
   Place place = CO_TRY(co_await std::move(placing));
   if (place.path.empty()) place.path = "/workspace";
-  auto opening = place.sandbox->archive_out(place.path);
+  auto opening = place.sandbox->archive_out(place.path, place.user);
   UniqueFd pipe = CO_TRY(co_await std::move(opening));
   auto sending = send_pipe(call, parts.executor, std::move(pipe), "application/x-tar");
   co_return co_await std::move(sending);
@@ -246,31 +246,19 @@ asio::awaitable<Result<void>> tell_changes(ApiParts parts, CallPtr call, Place p
   co_return co_await std::move(ending);
 }
 
-// A watch that waits for a change cannot be called off: it gets one that changes nothing.
-asio::awaitable<void> nudge(std::shared_ptr<Sandbox> sandbox, std::string path) {
-  auto asking = sandbox->stat(path);
-  auto info = co_await std::move(asking);
-  if (!info) co_return;
-  auto changing = sandbox->change_mode(path, info->mode);
-  (void)co_await std::move(changing);
-}
-
 asio::awaitable<Result<Reply>> watch(ApiParts parts, CallPtr call) {
   auto placing = place_of(parts, call, Access::look);
   Place place = CO_TRY(co_await std::move(placing));
   if (place.path.empty()) place.path = "/workspace";
   auto changes = std::make_shared<Changes>(parts.executor);
-  auto starting = place.sandbox->watch(place.path);
+  auto starting = place.sandbox->watch(place.path, place.user);
   changes->source = CO_TRY(co_await std::move(starting));
   asio::co_spawn(parts.executor, gather(changes), asio::detached);
-  auto sandbox = place.sandbox;
-  std::string path = place.path;
   auto telling = tell_changes(parts, call, std::move(place), changes);
   auto told = co_await std::move(telling);
   changes->over = true;
   changes->bell.ring();
-  auto nudging = nudge(sandbox, path);
-  co_await std::move(nudging);
+  changes->source->close();
   CO_TRY(std::move(told));
   co_return Reply::done();
 }
@@ -307,7 +295,7 @@ std::vector<Route> file_routes(const ApiParts& parts) {
                 with(write),
                 {{200, "The file", "FileInfo"}}};
   writing.media = "application/octet-stream";
-  writing.parameters = {path, {"mode", "Permissions, as a decimal number", "integer"}};
+  writing.parameters = {path, user, {"mode", "Permissions, as a decimal number", "integer"}};
   routes.push_back(std::move(writing));
   Route removing{"DELETE",
                  base,
@@ -316,7 +304,7 @@ std::vector<Route> file_routes(const ApiParts& parts) {
                  "Remove a file, or a directory with all in it",
                  with(remove),
                  {{204, "It is gone"}}};
-  removing.parameters = {path};
+  removing.parameters = {path, user};
   routes.push_back(std::move(removing));
   Route listing{"GET",
                 base + "/list",
@@ -326,6 +314,7 @@ std::vector<Route> file_routes(const ApiParts& parts) {
                 with(list),
                 {{200, "A page", "FileList"}}};
   listing.parameters = {folder,
+                        user,
                         {"cursor", "next_cursor of the page before"},
                         {"limit", "At most so many", "integer"}};
   routes.push_back(std::move(listing));
@@ -336,32 +325,27 @@ std::vector<Route> file_routes(const ApiParts& parts) {
                "What is there",
                with(stat),
                {{200, "The file", "FileInfo"}}};
-  asking.parameters = {path};
+  asking.parameters = {path, user};
   routes.push_back(std::move(asking));
-  routes.push_back({"POST",
-                    base + "/mkdir",
-                    "makeDirectory",
-                    tag,
-                    "Make a directory, with parents",
-                    with(make_directory),
-                    {{204, "It is there"}},
-                    "PathBody"});
-  routes.push_back({"POST",
-                    base + "/move",
-                    "moveFile",
-                    tag,
-                    "Move or rename",
-                    with(move),
-                    {{204, "Moved"}},
-                    "FromTo"});
-  routes.push_back({"POST",
-                    base + "/copy",
-                    "copyFile",
-                    tag,
-                    "Copy, directories with all in them",
-                    with(copy),
-                    {{204, "Copied"}},
-                    "FromTo"});
+  Route making{"POST",
+               base + "/mkdir",
+               "makeDirectory",
+               tag,
+               "Make a directory, with parents",
+               with(make_directory),
+               {{204, "It is there"}},
+               "PathBody"};
+  making.parameters = {user};
+  routes.push_back(std::move(making));
+  Route moving{"POST",           base + "/move", "moveFile",       tag,
+               "Move or rename", with(move),     {{204, "Moved"}}, "FromTo"};
+  moving.parameters = {user};
+  routes.push_back(std::move(moving));
+  Route copying{
+      "POST",     base + "/copy",    "copyFile", tag, "Copy, directories with all in them",
+      with(copy), {{204, "Copied"}}, "FromTo"};
+  copying.parameters = {user};
+  routes.push_back(std::move(copying));
   Route packing{"GET",
                 base + "/archive",
                 "downloadArchive",
@@ -369,7 +353,7 @@ std::vector<Route> file_routes(const ApiParts& parts) {
                 "A directory as a tar archive",
                 with(archive_out),
                 {{200, "The archive", "", "application/x-tar"}}};
-  packing.parameters = {folder};
+  packing.parameters = {folder, user};
   routes.push_back(std::move(packing));
   Route unpacking{"PUT",
                   base + "/archive",
@@ -388,7 +372,7 @@ std::vector<Route> file_routes(const ApiParts& parts) {
                  "Changes below a directory, as events, until the connection is closed",
                  with(watch),
                  {{200, "Events", "", "text/event-stream"}}};
-  watching.parameters = {folder};
+  watching.parameters = {folder, user};
   routes.push_back(std::move(watching));
   return routes;
 }

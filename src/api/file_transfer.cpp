@@ -156,7 +156,8 @@ asio::awaitable<Result<void>> receive_upload(CallPtr call, std::shared_ptr<Sandb
                                              std::uint32_t mode) {
   // Known beforehand not to fit: say so before it is sent.
   std::uint64_t disk = sandbox->spec().limits.disk_bytes;
-  if (call->head().length.value_or(0) > disk)
+  bool elsewhere = !sandbox->spec().volumes.empty();  // it may be
+  if (!elsewhere && call->head().length.value_or(0) > disk)
     co_return fail(Errc::exhausted, "the file is larger than the session's disk",
                    "create sessions with more disk");
   std::size_t slash = path.rfind('/');
@@ -165,7 +166,7 @@ asio::awaitable<Result<void>> receive_upload(CallPtr call, std::shared_ptr<Sandb
   if (name.empty() || name == "." || name == "..")
     co_return fail(Errc::invalid, "the path names no file");
   if (folder.size() > 1) {
-    auto making = sandbox->make_directory(folder, 0755);
+    auto making = sandbox->make_directory(folder, 0755, user);
     auto made = co_await std::move(making);
     if (!made && made.error().code != Errc::conflict) co_return fail(std::move(made).error());
   }
@@ -184,11 +185,11 @@ asio::awaitable<Result<void>> receive_upload(CallPtr call, std::shared_ptr<Sandb
   auto copied = co_await std::move(copying);
   file.reset();
   if (copied) {
-    auto moving = sandbox->move(partial, path);
+    auto moving = sandbox->move(partial, path, user);
     copied = co_await std::move(moving);
   }
   if (!copied) {
-    auto removing = sandbox->remove(partial);
+    auto removing = sandbox->remove(partial, user);
     (void)co_await std::move(removing);
   }
   co_return copied;

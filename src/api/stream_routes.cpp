@@ -115,9 +115,18 @@ class StreamSocket : public std::enable_shared_from_this<StreamSocket> {
     co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
     // Who does not read cannot be told.
     if (self->writing_) co_return self->socket_->abort();
+    asio::co_spawn(self->parts_.executor, abort_later(self), asio::detached);
     bool gone = self->session_->state() == SessionState::gone;
     co_await self->socket_->close(gone ? 1000 : 4401,
                                   gone ? "the session has ended" : "no longer allowed");
+  }
+
+  // A close waits for the other side's: one that never reads does not answer.
+  static asio::awaitable<void> abort_later(std::shared_ptr<StreamSocket> self) {
+    asio::steady_timer timer(self->parts_.executor, std::chrono::seconds(1));
+    boost::system::error_code ignored;
+    co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+    self->socket_->abort();
   }
 
   static asio::awaitable<void> follow(std::shared_ptr<StreamSocket> self,

@@ -14,7 +14,7 @@ namespace asr {
 namespace {
 
 // The fields of a file request that most operations need.
-wire::File file_request(wire::FileOp op, std::string path, std::string user = "user") {
+wire::File file_request(wire::FileOp op, std::string path, std::string user) {
   wire::File request;
   request.op = op;
   request.path = std::move(path);
@@ -81,8 +81,10 @@ class NativeWatch final : public Watch {
   NativeWatch(const NativeWatch&) = delete;
   NativeWatch& operator=(const NativeWatch&) = delete;
   ~NativeWatch() override {
-    // The box belongs to the strand, and the worker inside must be told.
+    // The box belongs to the strand, and the worker inside must be told. Whoever waits in next()
+    // holds the box, too.
     asio::post(channel_->executor(), [channel = channel_, box = std::move(box_)] {
+      box->give_up();
       if (!channel->is_open()) return;
       wire::StopWork stop;
       stop.work = box->id();
@@ -92,13 +94,18 @@ class NativeWatch final : public Watch {
   }
 
   asio::awaitable<Result<std::vector<WatchEvent>>> next() override {
-    return on_strand(channel_->executor(), next_on_strand());
+    return on_strand(channel_->executor(), next_on_strand(box_));
+  }
+
+  void close() override {
+    asio::post(channel_->executor(), [box = box_] { box->give_up(); });
   }
 
  private:
-  asio::awaitable<Result<std::vector<WatchEvent>>> next_on_strand() {
-    if (box_->lost()) co_return std::vector<WatchEvent>{{WatchEvent::Kind::overflow, "", false}};
-    Letter letter = CO_TRY(co_await box_->next());
+  static asio::awaitable<Result<std::vector<WatchEvent>>> next_on_strand(
+      std::shared_ptr<Channel::Box> box) {
+    if (box->lost()) co_return std::vector<WatchEvent>{{WatchEvent::Kind::overflow, "", false}};
+    Letter letter = CO_TRY(co_await box->next());
     auto events = letter.as<wire::Events>();
     if (!events) co_return fail(failure_in(letter));
     std::vector<WatchEvent> result;
@@ -185,9 +192,9 @@ asio::awaitable<Result<void>> NativeSandbox::write_file(std::string path, std::s
   co_return Result<void>();
 }
 
-asio::awaitable<Result<FileInfo>> NativeSandbox::stat(std::string path) {
+asio::awaitable<Result<FileInfo>> NativeSandbox::stat(std::string path, std::string user) {
   CO_TRY(check_path(path));
-  auto asking = request(file_request(wire::FileOp::stat, std::move(path)));
+  auto asking = request(file_request(wire::FileOp::stat, std::move(path), std::move(user)));
   Letter answer = CO_TRY(co_await std::move(asking));
   auto info = answer.as<wire::Info>();
   if (!info) co_return fail(failure_in(answer));
@@ -195,9 +202,9 @@ asio::awaitable<Result<FileInfo>> NativeSandbox::stat(std::string path) {
 }
 
 asio::awaitable<Result<DirectoryPage>> NativeSandbox::list(std::string path, std::uint64_t cursor,
-                                                           std::uint32_t most) {
+                                                           std::uint32_t most, std::string user) {
   CO_TRY(check_path(path));
-  wire::File file = file_request(wire::FileOp::list, std::move(path));
+  wire::File file = file_request(wire::FileOp::list, std::move(path), std::move(user));
   file.cursor = cursor;
   file.most = std::max(most, 1U);
   auto asking = request(std::move(file));
@@ -210,44 +217,50 @@ asio::awaitable<Result<DirectoryPage>> NativeSandbox::list(std::string path, std
   co_return result;
 }
 
-asio::awaitable<Result<void>> NativeSandbox::make_directory(std::string path, std::uint32_t mode) {
+asio::awaitable<Result<void>> NativeSandbox::make_directory(std::string path, std::uint32_t mode,
+                                                            std::string user) {
   CO_TRY(check_path(path));
-  wire::File file = file_request(wire::FileOp::make_directory, std::move(path));
+  wire::File file = file_request(wire::FileOp::make_directory, std::move(path), std::move(user));
   file.mode = mode;
   co_return co_await request_done(std::move(file));
 }
 
-asio::awaitable<Result<void>> NativeSandbox::move(std::string from, std::string to) {
+asio::awaitable<Result<void>> NativeSandbox::move(std::string from, std::string to,
+                                                  std::string user) {
   CO_TRY(check_path(from));
   CO_TRY(check_path(to));
-  wire::File file = file_request(wire::FileOp::move, std::move(from));
+  wire::File file = file_request(wire::FileOp::move, std::move(from), std::move(user));
   file.other = std::move(to);
   co_return co_await request_done(std::move(file));
 }
 
-asio::awaitable<Result<void>> NativeSandbox::copy(std::string from, std::string to) {
+asio::awaitable<Result<void>> NativeSandbox::copy(std::string from, std::string to,
+                                                  std::string user) {
   CO_TRY(check_path(from));
   CO_TRY(check_path(to));
-  wire::File file = file_request(wire::FileOp::copy, std::move(from));
+  wire::File file = file_request(wire::FileOp::copy, std::move(from), std::move(user));
   file.other = std::move(to);
   co_return co_await request_done(std::move(file));
 }
 
-asio::awaitable<Result<void>> NativeSandbox::remove(std::string path) {
+asio::awaitable<Result<void>> NativeSandbox::remove(std::string path, std::string user) {
   CO_TRY(check_path(path));
-  co_return co_await request_done(file_request(wire::FileOp::remove, std::move(path)));
+  co_return co_await request_done(
+      file_request(wire::FileOp::remove, std::move(path), std::move(user)));
 }
 
-asio::awaitable<Result<void>> NativeSandbox::change_mode(std::string path, std::uint32_t mode) {
+asio::awaitable<Result<void>> NativeSandbox::change_mode(std::string path, std::uint32_t mode,
+                                                         std::string user) {
   CO_TRY(check_path(path));
-  wire::File file = file_request(wire::FileOp::change_mode, std::move(path));
+  wire::File file = file_request(wire::FileOp::change_mode, std::move(path), std::move(user));
   file.mode = mode;
   co_return co_await request_done(std::move(file));
 }
 
-asio::awaitable<Result<void>> NativeSandbox::symlink(std::string target, std::string path) {
+asio::awaitable<Result<void>> NativeSandbox::symlink(std::string target, std::string path,
+                                                     std::string user) {
   CO_TRY(check_path(path));
-  wire::File file = file_request(wire::FileOp::symlink, std::move(path));
+  wire::File file = file_request(wire::FileOp::symlink, std::move(path), std::move(user));
   file.other = std::move(target);
   co_return co_await request_done(std::move(file));
 }
@@ -255,9 +268,10 @@ asio::awaitable<Result<void>> NativeSandbox::symlink(std::string target, std::st
 namespace {
 
 asio::awaitable<Result<std::unique_ptr<Watch>>> start_watch(std::shared_ptr<Channel> channel,
-                                                            std::string path) {
+                                                            std::string path, std::string user) {
   auto box = channel->box();
-  CO_TRY(channel->send(box->id(), file_request(wire::FileOp::watch, std::move(path))));
+  CO_TRY(channel->send(box->id(),
+                       file_request(wire::FileOp::watch, std::move(path), std::move(user))));
   Letter answer = CO_TRY(co_await box->next(Channel::Clock::now() + kAnswerWithin));
   if (!answer.as<wire::Done>()) co_return fail(failure_in(answer));
   box->allow_loss();  // A listener that does not listen loses events, not the sandbox.
@@ -266,16 +280,18 @@ asio::awaitable<Result<std::unique_ptr<Watch>>> start_watch(std::shared_ptr<Chan
 
 }  // namespace
 
-asio::awaitable<Result<std::unique_ptr<Watch>>> NativeSandbox::watch(std::string path) {
+asio::awaitable<Result<std::unique_ptr<Watch>>> NativeSandbox::watch(std::string path,
+                                                                     std::string user) {
   CO_TRY(check_ready());
   CO_TRY(check_path(path));
   auto self = shared_from_this();
-  co_return co_await on_strand(strand(), start_watch(birth_.channel, std::move(path)));
+  co_return co_await on_strand(strand(),
+                               start_watch(birth_.channel, std::move(path), std::move(user)));
 }
 
-asio::awaitable<Result<UniqueFd>> NativeSandbox::archive_out(std::string path) {
+asio::awaitable<Result<UniqueFd>> NativeSandbox::archive_out(std::string path, std::string user) {
   CO_TRY(check_path(path));
-  auto asking = request(file_request(wire::FileOp::archive_out, std::move(path)));
+  auto asking = request(file_request(wire::FileOp::archive_out, std::move(path), std::move(user)));
   Letter answer = CO_TRY(co_await std::move(asking));
   UniqueFd fd = CO_TRY(one_descriptor(std::move(answer)));
   struct stat info {};

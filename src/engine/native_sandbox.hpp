@@ -97,17 +97,21 @@ class NativeSandbox final : public Sandbox, public std::enable_shared_from_this<
   asio::awaitable<Result<std::string>> read_file(std::string path, std::uint64_t most) override;
   asio::awaitable<Result<void>> write_file(std::string path, std::string data,
                                            std::uint32_t permissions, std::string user) override;
-  asio::awaitable<Result<FileInfo>> stat(std::string path) override;
+  asio::awaitable<Result<FileInfo>> stat(std::string path, std::string user) override;
   asio::awaitable<Result<DirectoryPage>> list(std::string path, std::uint64_t cursor,
-                                              std::uint32_t most) override;
-  asio::awaitable<Result<void>> make_directory(std::string path, std::uint32_t mode) override;
-  asio::awaitable<Result<void>> move(std::string from, std::string to) override;
-  asio::awaitable<Result<void>> copy(std::string from, std::string to) override;
-  asio::awaitable<Result<void>> remove(std::string path) override;
-  asio::awaitable<Result<void>> change_mode(std::string path, std::uint32_t mode) override;
-  asio::awaitable<Result<void>> symlink(std::string target, std::string path) override;
-  asio::awaitable<Result<std::unique_ptr<Watch>>> watch(std::string path) override;
-  asio::awaitable<Result<UniqueFd>> archive_out(std::string path) override;
+                                              std::uint32_t most, std::string user) override;
+  asio::awaitable<Result<void>> make_directory(std::string path, std::uint32_t mode,
+                                               std::string user) override;
+  asio::awaitable<Result<void>> move(std::string from, std::string to, std::string user) override;
+  asio::awaitable<Result<void>> copy(std::string from, std::string to, std::string user) override;
+  asio::awaitable<Result<void>> remove(std::string path, std::string user) override;
+  asio::awaitable<Result<void>> change_mode(std::string path, std::uint32_t mode,
+                                            std::string user) override;
+  asio::awaitable<Result<void>> symlink(std::string target, std::string path,
+                                        std::string user) override;
+  asio::awaitable<Result<std::unique_ptr<Watch>>> watch(std::string path,
+                                                        std::string user) override;
+  asio::awaitable<Result<UniqueFd>> archive_out(std::string path, std::string user) override;
   asio::awaitable<Result<ArchiveReport>> archive_in(std::string path, UniqueFd tar,
                                                     std::string user) override;
   asio::awaitable<Result<UniqueFd>> connect(std::uint16_t port) override;

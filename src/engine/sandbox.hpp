@@ -63,6 +63,8 @@ class Watch {
  public:
   virtual ~Watch() = default;
   virtual asio::awaitable<Result<std::vector<WatchEvent>>> next() = 0;
+  // Ends it: whoever waits in next() gets an error.
+  virtual void close() = 0;
 };
 
 enum class SandboxState { ready, paused, gone };
@@ -97,20 +99,28 @@ class Sandbox {
   virtual asio::awaitable<Result<void>> write_file(std::string path, std::string data,
                                                    std::uint32_t permissions = 0644,
                                                    std::string user = "user") = 0;
-  virtual asio::awaitable<Result<FileInfo>> stat(std::string path) = 0;
+  virtual asio::awaitable<Result<FileInfo>> stat(std::string path, std::string user = "user") = 0;
   virtual asio::awaitable<Result<DirectoryPage>> list(std::string path, std::uint64_t cursor = 0,
-                                                      std::uint32_t most = 1000) = 0;
+                                                      std::uint32_t most = 1000,
+                                                      std::string user = "user") = 0;
   virtual asio::awaitable<Result<void>> make_directory(
-      std::string path, std::uint32_t mode = 0755) = 0;  // with parents
-  virtual asio::awaitable<Result<void>> move(std::string from, std::string to) = 0;
-  virtual asio::awaitable<Result<void>> copy(std::string from, std::string to) = 0;  // recursive
-  virtual asio::awaitable<Result<void>> remove(std::string path) = 0;                // recursive
-  virtual asio::awaitable<Result<void>> change_mode(std::string path, std::uint32_t mode) = 0;
-  virtual asio::awaitable<Result<void>> symlink(std::string target, std::string path) = 0;
-  virtual asio::awaitable<Result<std::unique_ptr<Watch>>> watch(std::string path) = 0;
+      std::string path, std::uint32_t mode = 0755, std::string user = "user") = 0;  // with parents
+  virtual asio::awaitable<Result<void>> move(std::string from, std::string to,
+                                             std::string user = "user") = 0;
+  virtual asio::awaitable<Result<void>> copy(std::string from, std::string to,
+                                             std::string user = "user") = 0;  // recursive
+  virtual asio::awaitable<Result<void>> remove(std::string path,
+                                               std::string user = "user") = 0;  // recursive
+  virtual asio::awaitable<Result<void>> change_mode(std::string path, std::uint32_t mode,
+                                                    std::string user = "user") = 0;
+  virtual asio::awaitable<Result<void>> symlink(std::string target, std::string path,
+                                                std::string user = "user") = 0;
+  virtual asio::awaitable<Result<std::unique_ptr<Watch>>> watch(std::string path,
+                                                                std::string user = "user") = 0;
 
   // A tar stream of `path`, as a pipe to read from.
-  virtual asio::awaitable<Result<UniqueFd>> archive_out(std::string path) = 0;
+  virtual asio::awaitable<Result<UniqueFd>> archive_out(std::string path,
+                                                        std::string user = "user") = 0;
   struct ArchiveReport {
     std::uint64_t entries = 0;
     std::uint64_t skipped = 0;         // devices, sockets, names that lead outside

@@ -126,8 +126,11 @@ Result<std::string> empty_files(int dir) {
 Result<void> remove_tree(int dir, const std::string& name) {
   if (::unlinkat(dir, name.c_str(), 0) == 0) return {};
   if (errno == ENOENT) return {};
+  int refused = errno;
+  if (refused != EISDIR && refused != EPERM) return fail_errno("remove " + name);
   UniqueFd top(::openat(dir, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (!top) return fail_errno("open " + name);
+  if (!top && (errno == ENOTDIR || errno == ELOOP)) errno = refused;  // It is no directory.
+  if (!top) return fail_errno("remove " + name);
   struct stat root {};
   if (::fstat(top.get(), &root) != 0) return fail_errno("stat " + name);
 

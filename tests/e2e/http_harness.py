@@ -128,6 +128,13 @@ class Server:
         with open(f"/proc/{self.pid}/status") as file:
             return 1024 * int(re.search(r"VmRSS:\s+([0-9]+)", file.read())[1])
 
+    def connections(self):
+        """Those that are established, by the server's side of them."""
+        own, established = f":{self.port:04X}", "01"
+        with open(f"/proc/{self.pid}/net/tcp") as file:
+            lines = [line.split() for line in file.readlines()[1:]]
+        return sum(fields[1].endswith(own) and fields[3] == established for fields in lines)
+
     def open_files(self):
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 

@@ -1,7 +1,10 @@
 """The check that all other suites trust: the validator refuses what is wrong, and the server's description is one."""
 import json
+import pathlib
+import re
 import unittest
 
+import attacks
 from http_harness import HttpCase
 from http_raw import Answer
 from http_schema import Contract, Mismatch, check, fits, resolve, strict_json
@@ -112,6 +115,16 @@ class Promise(unittest.TestCase):
                 ("unknown, plain", "GET", "/nowhere", self.answer(404, b"Not Found", TRACEPARENT, media="text/plain"))]:
             with self.subTest(why=why), self.assertRaises(Mismatch):
                 self.contract.check(method, path, answer)
+
+
+class Attacks(unittest.TestCase):
+    def test_every_name_is_that_of_a_test(self):
+        tests = set()
+        for file in pathlib.Path(__file__).parent.glob("test_http_*.py"):
+            module = file.stem.removeprefix("test_http_")
+            tests |= {f"{module} {name}" for name in re.findall(r"def test_(\w+)\(self", file.read_text())}
+        named = {test for _, *of_case in attacks.CASES.values() for test in of_case}
+        self.assertEqual(named - tests, set())
 
 
 class Description(HttpCase):

@@ -255,6 +255,22 @@ class Names(FileCase):
         self.assert_refused(answer, 403, "/etc/mine")  # The path that was asked for, not that of a file of ours.
         self.assertIn(self.admin.get(self.files, path="/etc/passwd", user="nobody-knows").status, (400, 404))
 
+    def test_root_writes_where_root_may(self):
+        for path in ("/etc/deep/er/file", "/root/file"):
+            self.assertIn(self.admin.put(self.files, b"mine", path=path).status, (403, 404))
+            told = self.admin.expect(200, "PUT", self.files, b"roots", path=path, user="root").json
+            self.assertEqual((told["uid"], told["gid"]), (0, 0))
+        self.admin.expect(403, "DELETE", self.files, path="/etc/deep/er/file")
+        self.assertEqual(self.admin.get(self.files, path="/etc/deep/er/file").body, b"roots")
+        self.admin.expect(403, "GET", self.files + "/list", path="/root")
+        self.assertEqual([entry["name"] for entry in self.admin.expect(
+            200, "GET", self.files + "/list", path="/root", user="root").json["entries"] if entry["name"] == "file"],
+            ["file"])
+        self.admin.expect(204, "POST", self.files + "/move", {"from": "/root/file", "to": "/root/moved"}, user="root")
+        self.admin.expect(204, "POST", self.files + "/mkdir", {"path": "/root/new"}, user="root")
+        for path in ("/root/moved", "/root/new", "/etc/deep"):
+            self.admin.expect(204, "DELETE", self.files, path=path, user="root")
+
     def test_things_that_are_no_files_do_not_hang(self):
         self.shell("mkfifo fifo; mkdir folder;"
                    "python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"sock\")'")

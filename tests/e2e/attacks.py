@@ -1,0 +1,105 @@
+"""Which tests stand for which attack on the server, and the record of how they went.
+
+With ASR_ATTACKS_JSON in the environment each run adds its part to the record that tests/escape writes, too:
+tools/attacks_table.py makes the table in docs/security.md from it. A name that no test has is an error.
+"""
+import fcntl
+import json
+import os
+import pathlib
+
+# Case: what is tried, and the tests that try it, as module (without test_http_) and name (without test_).
+CASES = {
+    "F01": ("paths that lead outside", "files no_path_leads_out", "files paths_that_are_none"),
+    "F02": ("links that lead outside, and loops of them", "files links_resolve_inside"),
+    "F05": ("archives with entries that lead outside", "archives entries_that_lead_outside_are_left_out_and_told",
+            "archives what_is_no_archive"),
+    "F06": ("compression bombs", "files a_bomb_is_stopped_by_the_disk"),
+    "F07": ("downloads of what is no file, or changes meanwhile", "files things_that_are_no_files_do_not_hang",
+            "files a_file_that_shrinks_or_grows_while_it_is_read"),
+    "F08": ("uploads that are too large, break off, or wait to be asked", "files too_large_is_said_before_it_is_sent",
+            "files full_half_way", "files a_client_that_goes_away", "files the_session_ends_meanwhile",
+            "files a_client_that_asks_first", "files a_client_that_asks_first_and_is_refused"),
+    "F09": ("downloads that a browser would show as a page of ours", "files no_browser_shows_it_as_a_page_of_ours"),
+    "F10": ("watches of storms", "archives a_storm_is_bounded", "archives changes_are_told"),
+    "F13": ("names that speak to logs and terminals", "files round_trip", "settings a_log_for_people_keeps_its_lines"),
+    "F14": ("volumes in places that are not theirs", "restart bad_ones"),
+    "P01": ("guessing and enumerating sessions", "keys foreign_and_unknown_look_alike", "sessions unknown_ids"),
+    "P02": ("another tenant's key, on every route", "keys every_route_has_a_rule", "keys every_route_for_every_caller",
+            "keys foreign_events_are_not_told", "restart they_belong_to_one_key"),
+    "P03": ("roles, and keys revoked during streams", "keys a_revoked_key_opens_nothing",
+            "stream a_revoked_key_ends_every_stream", "stream a_revoked_key_ends_a_socket_that_is_busy",
+            "stream a_revoked_key_ends_sockets_that_nobody_reads",
+            "stream a_share_taken_back_ends_what_was_opened_with_it"),
+    "P04": ("forged and odd tokens", "tokens wrong_ones", "tokens where_a_key_comes_from_is_not_for_the_token_to_say",
+            "tokens signatures_of_key_pairs"),
+    "P05": ("keys by brute force, in odd places and forms", "keys forms_of_a_key", "keys not_in_the_address",
+            "keys from_one_address"),
+    "P06": ("more requests than one may", "keys of_one_key"),
+    "P07": ("bodies of impossible length", "wire bodies"),
+    "P08": ("request smuggling", "wire framing", "wire pipelined_requests_are_answered_in_order",
+            "wire an_answer_is_whole_whatever_was_asked_before"),
+    "P09": ("slow clients, idle ones, resets", "wire half_of_a_request_and_clients_that_went_away",
+            "wire five_hundred_idle_connections", "wire reset_in_the_middle_of_everything"),
+    "P10": ("floods of headers", "wire lines"),
+    "P11": ("JSON that readers disagree on", "wire json", "wire content_types"),
+    "P12": ("settings that explode", "settings yaml_that_explodes"),
+    "P13": ("cursors and filters that are not one's own", "sessions a_cursor_opens_nothing_foreign",
+            "sessions bad_questions"),
+    "P15": ("WebSocket frames that break the rules, and floods", "stream frames_that_break_the_rules",
+            "stream pieces_and_pings", "stream who_reads_slowly_slows_the_program_down",
+            "stream whoever_reads_no_answers_is_not_heard_for_long"),
+    "P16": ("pages of other origins, rebound names", "settings hosts", "settings origins",
+            "settings what_a_page_can_send_unasked_does_nothing"),
+    "P17": ("previews that lead elsewhere", "preview nobody_elses_ports_can_be_reached"),
+    "P18": ("pages in a preview against the API", "preview a_page_inside_is_of_another_origin_than_the_api",
+            "preview cookies_stay_with_their_origin", "browser hot_reload_works_and_the_api_is_out_of_reach"),
+    "P19": ("servers inside that answer badly", "preview what_does_not_answer_properly_is_a_bad_gateway"),
+    "P20": ("keys of this server on their way into a sandbox", "preview requests_arrive_without_this_servers_keys"),
+    "P21": ("webhooks to private addresses", "preview private_addresses_are_refused_where_nobody_allowed_them"),
+    "P22": ("webhooks that fail", "preview events_are_told_signed_and_again_after_a_failure"),
+    "P23": ("log injection", "settings every_line_of_the_log_is_json"),
+    "P24": ("secrets in logs, storage, arguments, metrics", "settings they_stay_where_they_belong",
+            "settings secrets_are_not_told", "restart secrets_are_not_readable_in_the_storage",
+            "preview the_secret_is_told_once_and_not_kept_in_the_clear"),
+    "P26": ("repeated creates", "sessions a_hundred_at_once_make_one", "sessions a_repetition_looks_like_the_first"),
+    "P27": ("fields nobody offered", "sessions nobody_takes_more_than_is_offered"),
+    "P30": ("metrics that tell, or grow", "settings metrics_count_and_name_nobody"),
+    "P31": ("files that others may read", "settings only_the_owner_can_look_in"),
+    "L02": ("kill -9 of the server, under load", "crash killed_under_load"),
+    "L03": ("kill -9 of a sandbox's first process", "restart a_session_whose_sandbox_dies_is_gone_at_once"),
+    "L04": ("a server that is stopped for a while", "stopping stopped_for_a_while"),
+    "L06": ("two servers on one storage, and beside each other", "stopping a_second_server_on_the_same_storage",
+            "stopping a_second_server_beside_it_touches_nothing"),
+    "L10": ("out of descriptors", "wire out_of_descriptors"),
+    "L16": ("destroying what is busy", "files the_session_ends_meanwhile", "stream a_deleted_session_ends_its_streams"),
+    "L25": ("sessions that expired while nobody looked", "restart what_expired_meanwhile_has_ended",
+            "restart without_a_next_server_they_end"),
+    "L26": ("stops and updates", "restart kept_when_the_server_is_told_to", "restart a_start_that_fails_ends_nothing",
+            "stopping what_does_not_end_holds_it_up_no_longer_than_said"),
+}
+
+
+def cases_of(module, name):
+    test = f"{module.removeprefix('test_http_')} {name.removeprefix('test_')}"
+    return [case for case, (_, *tests) in CASES.items() if test in tests]
+
+
+def keep(case, test, well):
+    """Adds how one test went."""
+    report = os.environ.get("ASR_ATTACKS_JSON")
+    if not report:
+        return
+    parts = pathlib.Path(report + ".d")
+    parts.mkdir(parents=True, exist_ok=True)
+    with open(parts / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        part = parts / f"{case}.json"
+        old = json.loads(part.read_text()) if part.exists() else {}
+        tests = {**old.get("tests", {}), test: well}
+        failed = sorted(name for name, went_well in tests.items() if not went_well)
+        part.write_text(json.dumps({
+            "case": case, "title": CASES[case][0], "result": "breached" if failed else "held", "attempts": len(tests),
+            "proven": 0, "reason": ", ".join(failed), "tests": tests}) + "\n")
+        everything = [json.loads(file.read_text()) for file in sorted(parts.glob("*.json"))]
+        pathlib.Path(report).write_text("[\n" + ",\n".join("  " + json.dumps(one) for one in everything) + "\n]\n")
