@@ -1,9 +1,8 @@
 #include "net/client_hello.hpp"
 
 #include <gtest/gtest.h>
-#include <openssl/ssl.h>
 
-#include <memory>
+#include "net/egress_testing.hpp"
 
 namespace asr {
 namespace {
@@ -31,21 +30,6 @@ std::string message(const std::string& extensions) {
 }
 std::string record(const std::string& content) { return "\x16\x03\x01" + list(content, 2); }
 
-// What a real client says first.
-std::string hello_of(const char* name) {
-  std::unique_ptr<SSL_CTX, void (*)(SSL_CTX*)> context(::SSL_CTX_new(::TLS_client_method()),
-                                                       ::SSL_CTX_free);
-  std::unique_ptr<SSL, void (*)(SSL*)> ssl(::SSL_new(context.get()), ::SSL_free);
-  BIO* out = ::BIO_new(::BIO_s_mem());
-  ::SSL_set_bio(ssl.get(), ::BIO_new(::BIO_s_mem()), out);
-  if (name) SSL_set_tlsext_host_name(ssl.get(), name);
-  ::SSL_set_connect_state(ssl.get());
-  ::SSL_do_handshake(ssl.get());
-  std::string bytes(4096, '\0');
-  bytes.resize(static_cast<std::size_t>(::BIO_read(out, bytes.data(), 4096)));
-  return bytes;
-}
-
 State read(const std::string& bytes, std::string* host = nullptr) {
   ClientHelloReader reader;
   State state = reader.feed(bytes);
@@ -55,14 +39,14 @@ State read(const std::string& bytes, std::string* host = nullptr) {
 
 TEST(ClientHello, TellsTheHost) {
   std::string host;
-  EXPECT_EQ(read(hello_of("api.example.com"), &host), State::complete);
+  EXPECT_EQ(read(test::client_hello("api.example.com"), &host), State::complete);
   EXPECT_EQ(host, "api.example.com");
-  EXPECT_EQ(read(hello_of(nullptr), &host), State::complete);
+  EXPECT_EQ(read(test::client_hello(""), &host), State::complete);
   EXPECT_EQ(host, "");
 }
 
 TEST(ClientHello, InPiecesOfAnySize) {
-  std::string bytes = hello_of("api.example.com");
+  std::string bytes = test::client_hello("api.example.com");
   for (std::size_t size : {1, 2, 3, 5, 7, 64, 300}) {
     ClientHelloReader reader;
     for (std::size_t at = 0; at < bytes.size(); at += size) {
