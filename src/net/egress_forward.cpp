@@ -1,9 +1,9 @@
 // Requests that the proxy reads: those for http://…, and those inside connections that were opened
 // for their credentials. Each is judged by itself, whatever came before it on the same connection.
 #include <algorithm>
-#include <boost/url/parse.hpp>
 
 #include "net/egress_state.hpp"
+#include "net/egress_target.hpp"
 #include "net/http_proxy_stream.hpp"
 
 namespace asr {
@@ -22,40 +22,6 @@ struct Errand {
   bool tls = false;
   AttemptPtr attempt;
 };
-
-struct Wanted {
-  HostAndPort target;
-  std::string path;
-};
-
-Result<Wanted> parse_absolute(const std::string& target) {
-  auto url = boost::urls::parse_absolute_uri(target);
-  if (!url) return fail(Errc::invalid, "the address cannot be understood");
-  if (!equal_ignoring_case(url->scheme(), "http"))
-    return fail(Errc::invalid, "the proxy is asked for http:// addresses only",
-                "https goes through CONNECT");
-  if (url->has_userinfo()) return fail(Errc::invalid, "no user and password in an address");
-  Wanted wanted;
-  std::string_view authority(url->encoded_authority().data(), url->encoded_authority().size());
-  wanted.target = TRY(parse_authority(authority, kHttp));
-  std::string_view rest(url->encoded_resource().data(), url->encoded_resource().size());
-  wanted.path = rest.starts_with('/') ? std::string(rest) : "/" + std::string(rest);
-  return wanted;
-}
-
-// Two names for one request would be one for us and another for the server.
-Result<void> check_host(const RequestHead& head, const HostAndPort& target,
-                        std::uint16_t default_port) {
-  if (!head.headers.has("host")) return {};
-  auto named = parse_authority(head.headers.get("host"), default_port);
-  if (named && *named == target) return {};
-  return fail(Errc::invalid, "Host names another server than the address does");
-}
-
-std::string host_header(const HostAndPort& target, std::uint16_t default_port) {
-  std::string host = in_url(target.host);
-  return target.port == default_port ? host : host + ":" + std::to_string(target.port);
-}
 
 // Of two for one header the narrower path counts.
 Result<Headers> credentials_for(const EgressRule& rule, std::string_view path) {
@@ -146,16 +112,16 @@ Result<Errand> plan(const EgressState& state, const HostAndPort& asked) {
 asio::awaitable<void> serve_absolute(StatePtr state, Exchange* exchange) {
   const RequestHead& head = exchange->head();
   auto attempt = std::make_shared<OpenAttempt>(state, head.method);
-  auto wanted = parse_absolute(head.target);
+  auto wanted = parse_proxy_target(head.target);
   Result<void> agrees;
   if (wanted) {
-    attempt->set_target(wanted->target);
+    attempt->set_target(wanted->server);
     attempt->set_path(wanted->path);
-    agrees = check_host(head, wanted->target, kHttp);
+    agrees = check_host(head.headers, wanted->server, kHttp);
   }
   Result<Errand> errand = !wanted   ? Result<Errand>(fail(wanted.error()))
                           : !agrees ? Result<Errand>(fail(agrees.error()))
-                                    : plan(*state, wanted->target);
+                                    : plan(*state, wanted->server);
   if (!errand) {
     attempt->deny(errand.error().what);
     auto answering = answer(exchange, errand.error());
@@ -174,7 +140,7 @@ asio::awaitable<void> serve_inside(StatePtr state, HostAndPort target, Exchange*
   auto attempt = std::make_shared<OpenAttempt>(state, head.method);
   attempt->set_target(target);
   attempt->set_path(head.target);
-  auto agrees = check_host(head, target, kHttps);
+  auto agrees = check_host(head.headers, target, kHttps);
   auto rule = agrees ? admit(*state, target) : Result<RulePtr>(fail(agrees.error()));
   if (!rule) {
     attempt->deny(rule.error().what);

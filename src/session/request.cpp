@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/units.hpp"
+#include "session/network_request.hpp"
 
 namespace asr {
 
@@ -101,6 +102,10 @@ Result<SessionRequest> session_request_from(const json::object& body) {
     request.spec.tier = TRY(parse_tier(tier->get_string()));
   if (const json::value* limits = body.if_contains("limits"))
     TRY(read_limits(limits->get_object(), request.spec.limits));
+  // What is not given must not be promised.
+  if (const json::value* network = body.if_contains("network"))
+    if (TRY(network_request_from(network->get_object())).needs_proxy())
+      return fail(Errc::unsupported, "/network/mode: sessions have no network yet");
   if (const json::value* env = body.if_contains("env")) request.env = texts_of(*env);
   if (const json::value* labels = body.if_contains("labels")) request.labels = texts_of(*labels);
   if (const json::value* files = body.if_contains("files"))
