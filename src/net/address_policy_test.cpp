@@ -42,6 +42,12 @@ TEST(Addresses, OnlyPublicOnesArePublic) {
     EXPECT_FALSE(is_public_address(bad)) << bad;
 }
 
+TEST(Addresses, OnesOwnAreKnown) {
+  for (const char* own : {"127.0.0.1", "::ffff:127.0.0.1"}) EXPECT_TRUE(is_own_address(own)) << own;
+  for (const char* other : {"93.184.216.34", "2606:4700::1111", "not an address", ""})
+    EXPECT_FALSE(is_own_address(other)) << other;
+}
+
 TEST(Addresses, NamesAreJudgedByWhereTheyLead) {
   EXPECT_FALSE(resolve_allowed("localhost", 80, Reach::public_only));
   EXPECT_FALSE(resolve_allowed("127.1", 80, Reach::public_only));

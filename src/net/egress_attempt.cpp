@@ -97,7 +97,9 @@ void OpenAttempt::finish() {
   if (!attempt_.allowed) ++state_->counts.denied;
   attempt_.duration =
       std::chrono::duration_cast<std::chrono::milliseconds>(EgressState::Clock::now() - begun_);
-  if (state_->report) state_->report(attempt_);
+  // Whoever is told may stop the proxy, which forgets whom it tells.
+  auto report = state_->report;
+  if (report) report(attempt_);
 }
 
 Response error_answer(unsigned status, const Error& error) {

@@ -5,6 +5,7 @@
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include "base/scope_exit.hpp"
 #include "net/deadline.hpp"
 #include "net/egress_state.hpp"
 
@@ -14,6 +15,7 @@ namespace {
 
 constexpr std::chrono::seconds kKeepFound{10};
 constexpr std::size_t kMostFound = 256;
+constexpr std::chrono::milliseconds kTurnPause{50};
 
 std::string in_words(const HostAndPort& target) {
   return in_url(target.host) + ":" + std::to_string(target.port);
@@ -36,17 +38,51 @@ void remember(EgressState& state, const std::string& key, std::vector<DialAddres
   state.found[key] = {std::move(addresses), EgressState::Clock::now()};
 }
 
+// A place among those who ask, for as long as a lookup may take.
+asio::awaitable<Result<void>> wait_for_turn(StatePtr state) {
+  auto until = EgressState::Clock::now() + state->dialer.settings().lookup_time;
+  asio::steady_timer pause(state->executor);
+  while (*state->pending >= state->limits.lookups || !take_token(*state)) {
+    if (state->stopped) co_return fail(Errc::denied, "the session has ended");
+    if (EgressState::Clock::now() >= until)
+      co_return fail(Errc::exhausted, "too many names are looked up", "try again in a second");
+    pause.expires_after(kTurnPause);
+    boost::system::error_code ignored;
+    co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+  }
+  co_return Result<void>();
+}
+
+asio::awaitable<Result<std::vector<DialAddress>>> ask_dialer(StatePtr state, HostAndPort target) {
+  auto waiting = wait_for_turn(state);
+  CO_TRY(co_await std::move(waiting));
+  auto looking = state->dialer.look_up(target.host, target.port, state->pending);
+  co_return co_await std::move(looking);
+}
+
 asio::awaitable<Result<std::vector<DialAddress>>> look_up(StatePtr state, HostAndPort target) {
+  if (target.host.is_address) co_return std::vector<DialAddress>{{target.host.text, target.port}};
   std::string key = in_words(target);
   auto known = state->found.find(key);
   if (known != state->found.end() && EgressState::Clock::now() - known->second.at < kKeepFound)
     co_return known->second.addresses;
-  if (!target.host.is_address && (*state->pending >= state->limits.lookups || !take_token(*state)))
-    co_return fail(Errc::exhausted, "too many names are looked up", "try again in a second");
-  auto looking = state->dialer.look_up(target.host, target.port, state->pending);
-  auto addresses = CO_TRY(co_await std::move(looking));
-  if (!state->stopped && !target.host.is_address) remember(*state, key, addresses);
-  co_return addresses;
+  auto& asking = state->asking[key];
+  if (asking) {
+    auto shared = asking;
+    boost::system::error_code ignored;
+    co_await shared->over.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+    if (!shared->answer) co_return fail(Errc::gone, "the session has ended");
+    co_return *shared->answer;
+  }
+  auto own = asking = std::make_shared<EgressState::Asking>(state->executor);
+  ScopeExit leave([&] {
+    state->asking.erase(key);
+    own->over.cancel();
+  });
+  auto looking = ask_dialer(state, target);
+  own->answer = co_await std::move(looking);
+  if (*own->answer && !state->stopped) remember(*state, key, **own->answer);
+  co_return *own->answer;
 }
 
 // Every one of them, or the name is refused as a whole: it could be tried again until it fits.
@@ -54,7 +90,7 @@ Result<bool> leads_inside(const HostAndPort& target, const std::vector<DialAddre
                           Reach reach) {
   bool inside = false;
   for (const DialAddress& each : addresses) {
-    if (is_public_address(each.address)) continue;
+    if (is_public_address(each.address) && !is_own_address(each.address)) continue;
     inside = true;
     if (reach == Reach::public_only)
       return fail(Errc::denied, target.host.text + " leads to an address that is not public",
@@ -78,18 +114,20 @@ Result<RulePtr> admit(const EgressState& state, const HostAndPort& target) {
 }
 
 asio::awaitable<Result<asio::ip::tcp::socket>> dial(StatePtr state, HostAndPort target,
-                                                    RulePtr rule, AttemptPtr attempt) {
+                                                    AttemptPtr attempt) {
   auto looking = look_up(state, target);
   auto addresses = CO_TRY(co_await std::move(looking));
   if (attempt->cutoff()->is_cut()) co_return fail(Errc::denied, attempt->cutoff()->reason());
+  // The list may have changed while the name was looked up. From here on replace() sees to it.
+  RulePtr rule = CO_TRY(admit(*state, target));
   attempt->set_private(CO_TRY(leads_inside(target, addresses, rule->reach)));
   auto connecting = state->dialer.connect(std::move(addresses), attempt->cutoff());
   co_return co_await std::move(connecting);
 }
 
 asio::awaitable<Result<std::shared_ptr<TlsStream>>> dial_tls(StatePtr state, HostAndPort target,
-                                                             RulePtr rule, AttemptPtr attempt) {
-  auto dialing = dial(state, target, rule, attempt);
+                                                             AttemptPtr attempt) {
+  auto dialing = dial(state, target, attempt);
   asio::ip::tcp::socket socket = CO_TRY(co_await std::move(dialing));
   auto stream = std::make_shared<TlsStream>(PlainStream(std::move(socket)), state->dialer.tls());
   SSL* ssl = stream->native_handle();

@@ -160,9 +160,11 @@ class EgressFixture : public testing::Test {
   }
 
   EgressLimits limits_;
+  std::atomic<std::chrono::milliseconds> delay_{0ms};  // of the name server
 
  private:
   Result<std::vector<DialAddress>> resolve(const std::string& host, std::uint16_t) {
+    std::this_thread::sleep_for(delay_.load());
     std::lock_guard lock(mutex_);
     asked_.push_back(host);
     auto found = world_.find(host);

@@ -64,21 +64,28 @@ Result<ProxyRules> rules_for(const EgressState& state, const Errand& errand,
   return rules;
 }
 
+// By the list as it is once the connection stands: nothing is added for one that has gone.
+Result<ProxyRules> last_words(const EgressState& state, Errand& errand, const RequestHead& head) {
+  errand.rule = TRY(admit(state, errand.target));
+  errand.attempt->allow();
+  return rules_for(state, errand, head);
+}
+
 asio::awaitable<Result<void>> run(StatePtr state, Exchange* exchange, Errand errand) {
   // It would send back what was added.
   if (!errand.rule->credentials.empty() && exchange->head().method == "TRACE")
     co_return fail(Errc::denied, "TRACE shows what the server was sent");
-  ProxyRules rules = CO_TRY(rules_for(*state, errand, exchange->head()));
+  CO_TRY(rules_for(*state, errand, exchange->head()));
   if (errand.tls) {
-    auto dialing = dial_tls(state, errand.target, errand.rule, errand.attempt);
+    auto dialing = dial_tls(state, errand.target, errand.attempt);
     auto upstream = CO_TRY(co_await std::move(dialing));
-    errand.attempt->allow();
+    ProxyRules rules = CO_TRY(last_words(*state, errand, exchange->head()));
     auto going = proxy_over(exchange, state->executor, std::move(upstream), std::move(rules));
     co_return co_await std::move(going);
   }
-  auto dialing = dial(state, errand.target, errand.rule, errand.attempt);
+  auto dialing = dial(state, errand.target, errand.attempt);
   asio::ip::tcp::socket socket = CO_TRY(co_await std::move(dialing));
-  errand.attempt->allow();
+  ProxyRules rules = CO_TRY(last_words(*state, errand, exchange->head()));
   auto upstream = std::make_shared<PlainStream>(std::move(socket));
   auto going = proxy_over(exchange, state->executor, std::move(upstream), std::move(rules));
   co_return co_await std::move(going);

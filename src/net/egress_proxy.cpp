@@ -79,7 +79,7 @@ asio::awaitable<void> serve_connect(StatePtr state, Connection* connection, Exch
   bool opened = !(*rule)->credentials.empty() && target->port != 80;
   std::optional<tcp::socket> upstream;
   if (!opened) {
-    auto dialing = dial(state, *target, *rule, attempt);
+    auto dialing = dial(state, *target, attempt);
     auto dialed = co_await std::move(dialing);
     if (!dialed) {
       auto refusing = refuse(exchange, attempt, dialed.error());

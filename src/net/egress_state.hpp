@@ -50,6 +50,13 @@ struct EgressState {
     Clock::time_point at;
   };
   std::map<std::string, Found> found;
+  struct Asking {  // one lookup, however many wait for it
+    explicit Asking(const asio::any_io_executor& on)
+        : over(on, asio::steady_timer::time_point::max()) {}
+    asio::steady_timer over;
+    std::optional<Result<std::vector<DialAddress>>> answer;
+  };
+  std::map<std::string, std::shared_ptr<Asking>> asking;
   std::shared_ptr<std::size_t> pending = std::make_shared<std::size_t>(0);
   double tokens;
   Clock::time_point refilled = Clock::now();
@@ -107,10 +114,10 @@ Result<RulePtr> admit(const EgressState& state, const HostAndPort& target);
 
 // A connection to where the target leads, if it may lead there.
 asio::awaitable<Result<asio::ip::tcp::socket>> dial(StatePtr state, HostAndPort target,
-                                                    RulePtr rule, AttemptPtr attempt);
+                                                    AttemptPtr attempt);
 // The same with TLS, once the server has proven its name.
 asio::awaitable<Result<std::shared_ptr<TlsStream>>> dial_tls(StatePtr state, HostAndPort target,
-                                                             RulePtr rule, AttemptPtr attempt);
+                                                             AttemptPtr attempt);
 
 // An error in the project's JSON.
 Response error_answer(const Error& error);

@@ -92,8 +92,9 @@ std::string Peer::read_some() {
 
 std::string Peer::read_until(std::string_view marker) {
   std::string text = std::exchange(rest_, {});
+  std::size_t searched = 0;
   for (;;) {
-    std::size_t at = text.find(marker);
+    std::size_t at = text.find(marker, searched);
     if (at != std::string::npos) {
       rest_ = text.substr(at + marker.size());
       text.resize(at + marker.size());
@@ -101,6 +102,7 @@ std::string Peer::read_until(std::string_view marker) {
     }
     std::string more = read_some();
     if (more.empty()) return text;
+    searched = text.size() - std::min(text.size(), marker.size());
     text += more;
   }
 }

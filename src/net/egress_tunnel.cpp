@@ -15,7 +15,7 @@ namespace {
 using tcp = asio::ip::tcp;
 using Clock = EgressState::Clock;
 
-constexpr std::size_t kBlock = 64 * 1024;
+constexpr std::size_t kBlock = 32 * 1024;
 constexpr std::uint16_t kTlsOnly = 443;
 
 struct Tunnel {

@@ -204,14 +204,48 @@ TEST_F(EgressTunnel, OnlyAllowedNamesAreLookedUp) {
 TEST_F(EgressTunnel, NamesPerSecondAreBounded) {
   limits_.names_per_second = 2;
   start({rule("*.example.org")});
-  int refused = 0;
+  std::vector<Peer> peers;
   for (int i = 0; i < 40; ++i) {
-    Peer peer = program();
-    refused += ask_tunnel(peer, "n" + std::to_string(i) + ".example.org:443").find(" 429 ") !=
-               std::string::npos;
+    peers.push_back(program());
+    std::string name = "n" + std::to_string(i) + ".example.org:443";
+    peers.back().send("CONNECT " + name + " HTTP/1.1\r\nHost: x\r\n\r\n");
   }
-  EXPECT_GE(refused, 25);
+  int refused = 0;
+  for (Peer& peer : peers)
+    refused += peer.read_until("\r\n\r\n").find(" 429 ") != std::string::npos;
+  EXPECT_GE(refused, 25) << "those for whom there was no turn in two seconds";
   EXPECT_LE(asked_names().size(), 15U);
+}
+
+TEST_F(EgressTunnel, ANameIsLookedUpOnceForMany) {
+  Server server([](Peer& peer) { peer.read_to_end(); });
+  put("many.example", server.port());
+  limits_.lookups = 1;
+  limits_.names_per_second = 1;
+  start({rule("many.example", {9000})});
+  std::vector<Peer> peers;
+  for (int i = 0; i < 50; ++i) {
+    peers.push_back(program());
+    peers.back().send("CONNECT many.example:9000 HTTP/1.1\r\nHost: x\r\n\r\n");
+  }
+  for (Peer& peer : peers) EXPECT_THAT(peer.read_until("\r\n\r\n"), HasSubstr(" 200 "));
+  EXPECT_EQ(asked_names().size(), 1U);
+}
+
+// A list that changes while a name is looked up counts for that one, too.
+TEST_F(EgressTunnel, AListThatChangesMeanwhileCounts) {
+  Server server([](Peer& peer) { peer.read_to_end(); });
+  put("slow.example", server.port());
+  delay_ = 500ms;
+  start({rule("slow.example", {9000})});
+  Peer peer = program();
+  peer.send("CONNECT slow.example:9000 HTTP/1.1\r\nHost: x\r\n\r\n");
+  std::this_thread::sleep_for(100ms);
+  EgressRule narrower = rule("slow.example", {9000});
+  narrower.reach = Reach::public_only;
+  replace({narrower});
+  EXPECT_THAT(peer.read_until("\r\n\r\n"), HasSubstr(" 403 "));
+  EXPECT_EQ(server.accepted(), 0);
 }
 
 TEST_F(EgressTunnel, WhoCannotBeReachedIsNotDenied) {
