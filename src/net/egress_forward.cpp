@@ -42,6 +42,12 @@ asio::awaitable<void> answer(Exchange* exchange, Error error) {
   (void)co_await std::move(responding);
 }
 
+// "Bearer abc": the scheme is no secret, and may be left out by who repeats it.
+std::string secret_of(const EgressCredential& credential) {
+  std::size_t blank = credential.value.rfind(' ');
+  return credential.value.substr(blank == std::string::npos ? 0 : blank + 1);
+}
+
 Result<ProxyRules> rules_for(const EgressState& state, const Errand& errand,
                              const RequestHead& head) {
   ProxyRules rules;
@@ -49,7 +55,7 @@ Result<ProxyRules> rules_for(const EgressState& state, const Errand& errand,
   rules.server = errand.target.host.text;
   if (errand.tls) rules.request_headers = TRY(credentials_for(*errand.rule, errand.path));
   for (const EgressCredential& credential : errand.rule->credentials)
-    rules.masked.push_back(credential.value);
+    rules.masked.push_back(secret_of(credential));
   rules.request_headers.set("Host", host_header(errand.target, errand.tls ? kHttps : kHttp));
   for (const auto& [name, value] : head.headers.all())
     if (equal_ignoring_case(std::string_view(name).substr(0, kToProxy.size()), kToProxy))

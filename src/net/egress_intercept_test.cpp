@@ -137,7 +137,7 @@ TEST_F(EgressCredentials, RedirectsAreNotFollowed) {
 }
 
 TEST_F(EgressCredentials, AServerThatRepeatsThemIsMasked) {
-  EchoServer server(certificate_for("api.example"), "X-Echo: Bearer top-secret\r\n");
+  EchoServer server(certificate_for("api.example"), "X-Echo: you sent top-secret\r\n");
   put("api.example", server.port());
   start({with_key(rule("api.example"))});
   std::string answer = ask_inside("api.example", "/");

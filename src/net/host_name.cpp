@@ -159,13 +159,20 @@ Result<HostAndPort> parse_authority(std::string_view text) {
   // Without brackets a second colon could be read as the end of the name.
   if (!host.starts_with('[') && host.find(':') != std::string_view::npos)
     return bad("more than one colon");
-  return HostAndPort{TRY(canonical_host(host)), TRY(parse_port(text.substr(colon + 1)))};
+  // One after the other: what leaves from between the braces leaks what stands before it.
+  HostAndPort out;
+  out.host = TRY(canonical_host(host));
+  out.port = TRY(parse_port(text.substr(colon + 1)));
+  return out;
 }
 
 Result<HostAndPort> parse_authority(std::string_view text, std::uint16_t default_port) {
   std::size_t colon = text.rfind(':');
   if (colon != std::string_view::npos && !text.ends_with(']')) return parse_authority(text);
-  return HostAndPort{TRY(canonical_host(text)), default_port};
+  HostAndPort out;
+  out.host = TRY(canonical_host(text));
+  out.port = default_port;
+  return out;
 }
 
 std::string in_url(const HostName& host) {

@@ -8,6 +8,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "base/clock.hpp"
+
 namespace asr {
 
 namespace {
@@ -77,6 +79,19 @@ void SessionEgress::stop() {
 
 EgressCounts SessionEgress::counts() const {
   return shared_->proxy ? shared_->proxy->counts() : shared_->last;
+}
+
+json::object json_of(const EgressAttempt& attempt) {
+  return {{"at", iso_time(attempt.at_ms)},
+          {"host", attempt.host},
+          {"port", attempt.port},
+          {"method", attempt.method},
+          {"path", attempt.path},
+          {"verdict", attempt.allowed ? "allowed" : "denied"},
+          {"reason", attempt.reason},
+          {"bytes_up", attempt.bytes_up},
+          {"bytes_down", attempt.bytes_down},
+          {"duration_ms", attempt.duration.count()}};
 }
 
 std::string trust_bundle(const std::string& certificate) {

@@ -9,6 +9,7 @@
 #include "base/log.hpp"
 #include "engine/sandbox.hpp"
 #include "net/egress_proxy.hpp"
+#include "net/json.hpp"
 
 namespace asr {
 
@@ -49,6 +50,9 @@ class SessionEgress {
   std::shared_ptr<Shared> shared_;
   std::string certificate_;
 };
+
+// For events and records.
+json::object json_of(const EgressAttempt& attempt);
 
 // Authorities for programs inside: those of this machine, and the session's. Reads a file.
 std::string trust_bundle(const std::string& certificate);
