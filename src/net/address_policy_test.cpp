@@ -66,7 +66,8 @@ TEST(WebAddresses, OnlyPlainOnes) {
   EXPECT_EQ(parse_web_address("http://[::1]:81/")->host, "::1");
   EXPECT_EQ(parse_web_address("http://[::1]:81/")->port, 81);
   for (const char* bad : {"ftp://a/", "file:///etc/passwd", "gopher://a/", "http://u:p@a/",
-                          "http://", "a.b", "http://a:0/", "http://a:70000/", "javascript:1", ""})
+                          "http://", "http:\x0f", "http:", "http:a", "http://a b/", "http://a/\x7f",
+                          "a.b", "http://a:0/", "http://a:70000/", "javascript:1", ""})
     EXPECT_FALSE(parse_web_address(bad)) << bad;
 }
 

@@ -236,12 +236,64 @@ asio::awaitable<void> join_streams(std::shared_ptr<ByteStream> one,
 
 namespace {
 
+// The head of the answer that counts, after a few that do not.
+template <class Stream>
+asio::awaitable<Result<void>> read_answer(Exchange* exchange, Stream* stream,
+                                          beast::flat_buffer* buffer, std::optional<Parser>* parser,
+                                          const ProxyRules* rules, bool upgrade) {
+  boost::system::error_code ec;
+  unsigned status = 0;
+  for (int i = 0; i < kMostInterim; ++i) {
+    parser->emplace();
+    (*parser)->header_limit(kMostHead);
+    (*parser)->body_limit(boost::none);
+    if (exchange->head().method == "HEAD") (*parser)->skip(true);
+    allow(*stream, rules->head_time);
+    co_await http::async_read_header(*stream, *buffer, **parser,
+                                     asio::redirect_error(asio::use_awaitable, ec));
+    if (ec == beast::error::timeout)
+      co_return fail(Errc::timeout, rules->server + " did not answer in time");
+    if (ec) break;
+    status = (*parser)->get().result_int();
+    if (status == 101 || status >= 200) break;
+  }
+  if (ec || (status < 200 && !(status == 101 && upgrade)))
+    co_return fail(bad_upstream(*rules, "gave no proper answer"));
+  co_return Result<void>();
+}
+
+// From here on it is bytes, both ways.
+template <class Stream>
+asio::awaitable<void> switch_protocols(Exchange* exchange, asio::any_io_executor executor,
+                                       Stream* stream, beast::flat_buffer* buffer, Parser* parser,
+                                       std::shared_ptr<ProxyRules> rules) {
+  beast::get_lowest_layer(*stream).expires_never();
+  std::string answer = "HTTP/1.1 101 Switching Protocols\r\n";
+  for (const auto& field : parser->get())
+    answer += std::string(field.name_string()) + ": " + masked(std::string(field.value()), *rules) +
+              "\r\n";
+  answer += "\r\n";
+  std::string rest(static_cast<const char*>(buffer->data().data()), buffer->size());
+  std::shared_ptr<ByteStream> client = exchange->take_over();
+  std::shared_ptr<ByteStream> inner = make_byte_stream(std::move(*stream), std::move(rest));
+  Cutoff::Part both(rules->cutoff, [client, inner] {
+    client->close();
+    inner->close();
+  });
+  auto writing = client->write(std::span<const char>(answer));
+  if (auto written = co_await std::move(writing); !written) co_return;
+  auto count = [rules](Direction direction, std::size_t n) { return note(*rules, direction, n); };
+  auto joining = join_streams(client, inner, executor, std::move(count), rules->idle_time);
+  co_await std::move(joining);
+}
+
 template <class Stream>
 asio::awaitable<Result<void>> go_between(Exchange* exchange, asio::any_io_executor executor,
                                          std::shared_ptr<Stream> stream,
                                          std::shared_ptr<ProxyRules> rules) {
   boost::system::error_code ec;
-  Cutoff::Part part(rules->cutoff, [stream] {
+  std::optional<Cutoff::Part> part;
+  part.emplace(rules->cutoff, [stream] {
     boost::system::error_code ignored;
     beast::get_lowest_layer(*stream).socket().close(ignored);
   });
@@ -262,46 +314,15 @@ asio::awaitable<Result<void>> go_between(Exchange* exchange, asio::any_io_execut
 
   beast::flat_buffer buffer(kMostHead + kBlock);
   std::optional<Parser> parser;
-  for (int i = 0; i < kMostInterim; ++i) {
-    parser.emplace();
-    parser->header_limit(kMostHead);
-    parser->body_limit(boost::none);
-    if (exchange->head().method == "HEAD") parser->skip(true);
-    allow(*stream, rules->head_time);
-    co_await http::async_read_header(*stream, buffer, *parser,
-                                     asio::redirect_error(asio::use_awaitable, ec));
-    if (ec || parser->get().result_int() == 101 || parser->get().result_int() >= 200) break;
-  }
-  Result<void> result;
-  unsigned status = ec ? 0 : parser->get().result_int();
-  if (ec == beast::error::timeout) {
-    result = fail(Errc::timeout, rules->server + " did not answer in time");
-  } else if (status < 200 && !(status == 101 && upgrade)) {
-    result = fail(bad_upstream(*rules, "gave no proper answer"));
-  } else if (status == 101) {
-    beast::get_lowest_layer(*stream).expires_never();
-    std::string answer = "HTTP/1.1 101 Switching Protocols\r\n";
-    for (const auto& field : parser->get())
-      answer += std::string(field.name_string()) + ": " +
-                masked(std::string(field.value()), *rules) + "\r\n";
-    answer += "\r\n";
-    std::string rest(static_cast<const char*>(buffer.data().data()), buffer.size());
-    std::shared_ptr<ByteStream> client = exchange->take_over();
-    std::shared_ptr<ByteStream> inner = make_byte_stream(std::move(*stream), std::move(rest));
-    Cutoff::Part both(rules->cutoff, [client, inner] {
-      client->close();
-      inner->close();
-    });
-    auto writing = client->write(std::span<const char>(answer));
-    if (auto written = co_await std::move(writing); written) {
-      auto count = [rules](Direction direction, std::size_t n) {
-        return note(*rules, direction, n);
-      };
-      auto joining = join_streams(client, inner, executor, std::move(count), rules->idle_time);
-      co_await std::move(joining);
-    }
+  auto reading = read_answer(exchange, stream.get(), &buffer, &parser, rules.get(), upgrade);
+  Result<void> result = co_await std::move(reading);
+  if (result && parser->get().result_int() == 101) {
+    part.reset();  // The stream moves into what takes over.
+    auto switching = switch_protocols(exchange, executor, stream.get(), &buffer, &*parser, rules);
+    co_await std::move(switching);
     co_return Result<void>();
-  } else {
+  }
+  if (result) {
     auto copying = copy_answer(exchange, stream.get(), &buffer, &*parser, rules.get());
     result = co_await std::move(copying);
   }

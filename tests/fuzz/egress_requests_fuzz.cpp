@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "net/address_policy.hpp"
 #include "net/egress_policy.hpp"
 #include "net/egress_target.hpp"
 
@@ -66,6 +67,15 @@ void read_head(std::string_view text) {
   check(text.find('\r') != std::string_view::npos);
 }
 
+// Not of programs', but read by the same library.
+void read_web_address(std::string_view text) {
+  if (auto address = parse_web_address(text)) check(!address->host.empty() && address->port != 0);
+}
+void read_query(std::string_view text) {
+  (void)parse_query(text);
+  (void)percent_decode(text);
+}
+
 // "prefix NUL path": what lies below a prefix cannot be led out of it.
 void read_path(std::string_view text) {
   std::string_view prefix = text.substr(0, text.find('\0'));
@@ -83,7 +93,8 @@ void read_path(std::string_view text) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static constexpr std::array kReaders{asr::read_host, asr::read_authority, asr::read_target,
-                                       asr::read_head, asr::read_path};
+                                       asr::read_head, asr::read_path,      asr::read_web_address,
+                                       asr::read_query};
   if (size == 0) return 0;
   kReaders[data[0] % kReaders.size()]({reinterpret_cast<const char*>(data) + 1, size - 1});
   return 0;
