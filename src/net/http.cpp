@@ -149,7 +149,8 @@ std::string percent_encode(std::string_view text) {
 
 std::vector<std::pair<std::string, std::string>> parse_query(std::string_view query) {
   std::vector<std::pair<std::string, std::string>> out;
-  auto parameters = urls::parse_query(query);
+  std::string text(query);  // Boost.URL 1.81 reads on until a zero byte.
+  auto parameters = urls::parse_query(text);
   if (!parameters) return out;
   urls::encoding_opts form;
   form.space_as_plus = true;
