@@ -1,8 +1,10 @@
 #include "net/address_policy.hpp"
 
+#include <ifaddrs.h>
 #include <netdb.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/network_v4.hpp>
@@ -56,6 +58,30 @@ bool is_public_address(std::string_view text) {
   return address.is_v4() ? is_public_v4(address.to_v4()) : is_public_v6(address.to_v6());
 }
 
+bool is_own_address(std::string_view text) {
+  boost::system::error_code ec;
+  ip::address address = ip::make_address(std::string(text), ec);
+  if (ec) return false;
+  if (address.is_v6() && address.to_v6().is_v4_mapped())
+    address = ip::make_address_v4(ip::v4_mapped, address.to_v6());
+  ifaddrs* raw = nullptr;
+  if (::getifaddrs(&raw) != 0) return true;  // Who cannot tell says no.
+  std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> all(raw, ::freeifaddrs);
+  for (const ifaddrs* each = raw; each; each = each->ifa_next) {
+    if (!each->ifa_addr) continue;
+    if (each->ifa_addr->sa_family == AF_INET && address.is_v4()) {
+      const auto* own = reinterpret_cast<const sockaddr_in*>(each->ifa_addr);
+      if (ntohl(own->sin_addr.s_addr) == address.to_v4().to_uint()) return true;
+    }
+    if (each->ifa_addr->sa_family == AF_INET6 && address.is_v6()) {
+      const auto* own = reinterpret_cast<const sockaddr_in6*>(each->ifa_addr);
+      ip::address_v6::bytes_type bytes = address.to_v6().to_bytes();
+      if (std::equal(bytes.begin(), bytes.end(), own->sin6_addr.s6_addr)) return true;
+    }
+  }
+  return false;
+}
+
 Result<std::vector<std::string>> resolve_allowed(const std::string& host, std::uint16_t port,
                                                  Reach reach) {
   addrinfo hints{};
@@ -84,9 +110,16 @@ Result<WebAddress> parse_web_address(std::string_view text) {
   auto bad = [](const char* what) {
     return fail(Errc::invalid, what, "write it as https://example.org/path");
   };
+  // Boost.URL 1.81 stops the process over some texts that are no addresses, such as "http:\x0f".
+  if (!text.starts_with("http://") && !text.starts_with("https://"))
+    return bad("only http and https");
+  constexpr std::string_view kMarks = "-._~:/?#[]@!$&'()*+,;=%";
+  for (char c : text)
+    if (!(c >= '0' && c <= '9') && !(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') &&
+        kMarks.find(c) == std::string_view::npos)
+      return bad("the address has characters that must be escaped");
   auto url = boost::urls::parse_uri(text);
   if (!url) return bad("this is no address of the web");
-  if (url->scheme() != "http" && url->scheme() != "https") return bad("only http and https");
   if (url->has_userinfo()) return bad("no user and password in an address");
   WebAddress address;
   address.tls = url->scheme() == "https";

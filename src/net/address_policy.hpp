@@ -16,6 +16,9 @@ enum class Reach { public_only, anywhere };
 // multicast or reserved, whether written as IPv4, IPv6 or one inside the other.
 bool is_public_address(std::string_view address);
 
+// One of this machine's own, public or not: its services think they are among themselves.
+bool is_own_address(std::string_view address);
+
 // The addresses of `host`, every one of which is allowed; a name with one that is not is refused as
 // a whole. Blocks.
 Result<std::vector<std::string>> resolve_allowed(const std::string& host, std::uint16_t port,

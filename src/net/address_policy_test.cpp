@@ -42,6 +42,12 @@ TEST(Addresses, OnlyPublicOnesArePublic) {
     EXPECT_FALSE(is_public_address(bad)) << bad;
 }
 
+TEST(Addresses, OnesOwnAreKnown) {
+  for (const char* own : {"127.0.0.1", "::ffff:127.0.0.1"}) EXPECT_TRUE(is_own_address(own)) << own;
+  for (const char* other : {"93.184.216.34", "2606:4700::1111", "not an address", ""})
+    EXPECT_FALSE(is_own_address(other)) << other;
+}
+
 TEST(Addresses, NamesAreJudgedByWhereTheyLead) {
   EXPECT_FALSE(resolve_allowed("localhost", 80, Reach::public_only));
   EXPECT_FALSE(resolve_allowed("127.1", 80, Reach::public_only));
@@ -60,7 +66,8 @@ TEST(WebAddresses, OnlyPlainOnes) {
   EXPECT_EQ(parse_web_address("http://[::1]:81/")->host, "::1");
   EXPECT_EQ(parse_web_address("http://[::1]:81/")->port, 81);
   for (const char* bad : {"ftp://a/", "file:///etc/passwd", "gopher://a/", "http://u:p@a/",
-                          "http://", "a.b", "http://a:0/", "http://a:70000/", "javascript:1", ""})
+                          "http://", "http:\x0f", "http:", "http:a", "http://a b/", "http://a/\x7f",
+                          "a.b", "http://a:0/", "http://a:70000/", "javascript:1", ""})
     EXPECT_FALSE(parse_web_address(bad)) << bad;
 }
 

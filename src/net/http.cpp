@@ -37,7 +37,7 @@ bool is_token(std::string_view text) noexcept {
 auto bad(const char* what) { return fail(Errc::invalid, what); }
 
 // "GET /path HTTP/1.1", single blanks, nothing below a blank or above ~ in the target.
-Result<void> check_request_line(std::string_view line) {
+Result<void> check_request_line(std::string_view line, TargetForm form) {
   std::size_t first = line.find(' ');
   std::size_t last = line.rfind(' ');
   if (first == std::string_view::npos || first == last) return bad("malformed request line");
@@ -45,7 +45,8 @@ Result<void> check_request_line(std::string_view line) {
   std::string_view target = line.substr(first + 1, last - first - 1);
   for (char c : target)
     if (c <= 0x20 || c >= 0x7f) return bad("the target has characters that must be escaped");
-  if (target.empty() || target[0] != '/') return bad("the target must begin with /");
+  if (target.empty() || (form == TargetForm::origin && target[0] != '/'))
+    return bad("the target must begin with /");
   std::string_view version = line.substr(last + 1);
   if (version != "HTTP/1.1" && version != "HTTP/1.0") return bad("not a version spoken here");
   return {};
@@ -87,6 +88,8 @@ bool equal_ignoring_case(std::string_view a, std::string_view b) noexcept {
   return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(),
                                             [](char x, char y) { return lower(x) == lower(y); });
 }
+
+bool is_header_name(std::string_view text) noexcept { return is_token(text); }
 
 void Headers::add(std::string name, std::string value) {
   all_.emplace_back(std::move(name), std::move(value));
@@ -146,7 +149,8 @@ std::string percent_encode(std::string_view text) {
 
 std::vector<std::pair<std::string, std::string>> parse_query(std::string_view query) {
   std::vector<std::pair<std::string, std::string>> out;
-  auto parameters = urls::parse_query(query);
+  std::string text(query);  // Boost.URL 1.81 reads on until a zero byte.
+  auto parameters = urls::parse_query(text);
   if (!parameters) return out;
   urls::encoding_opts form;
   form.space_as_plus = true;
@@ -155,7 +159,7 @@ std::vector<std::pair<std::string, std::string>> parse_query(std::string_view qu
   return out;
 }
 
-Result<void> check_head(std::string_view raw) {
+Result<void> check_head(std::string_view raw, TargetForm form) {
   Framing framing;
   bool first = true;
   while (!raw.empty()) {
@@ -167,7 +171,7 @@ Result<void> check_head(std::string_view raw) {
     if (line.empty()) break;
     if (line.find('\r') != std::string_view::npos) return bad("a stray carriage return");
     if (first) {
-      TRY(check_request_line(line));
+      TRY(check_request_line(line, form));
       framing.is_version_10 = line.ends_with("1.0");
       first = false;
     } else {

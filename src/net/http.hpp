@@ -13,6 +13,7 @@
 namespace asr {
 
 bool equal_ignoring_case(std::string_view a, std::string_view b) noexcept;
+bool is_header_name(std::string_view text) noexcept;
 
 // In the order they came; names are compared without regard to case.
 class Headers {
@@ -61,7 +62,11 @@ std::vector<std::pair<std::string, std::string>> parse_query(std::string_view qu
 // Refuses every head that two readers could understand differently: bare line feeds, folded lines,
 // blanks before a colon, control characters, more than one length, a length beside an encoding.
 // `raw` ends with the empty line.
-Result<void> check_head(std::string_view raw);
+enum class TargetForm {
+  origin,  // "/path", as servers are asked
+  proxy,   // and "http://host/path" and "host:port", as proxies are
+};
+Result<void> check_head(std::string_view raw, TargetForm form = TargetForm::origin);
 
 // RFC 7233, one range: "bytes=0-99", "bytes=-5". Nothing: answer with the whole.
 struct ByteRange {

@@ -15,6 +15,7 @@
 #include <boost/beast/websocket/stream.hpp>
 #include <ctime>
 
+#include "net/deadline.hpp"
 #include "net/web_socket.hpp"
 
 namespace asr {
@@ -31,33 +32,6 @@ constexpr std::size_t kBufferBeyondHead = 64 * 1024;
 constexpr std::size_t kLeftoverBody = 256 * 1024;  // so much nobody read is skipped, not more
 
 Error connection_lost() { return Error(Errc::gone, "the client has gone"); }
-
-// Stops what waits on a socket when the time is up, and leaves it open: the stream's own deadline
-// would close it, and nothing could be said any more.
-class Deadline {
- public:
-  Deadline(asio::ip::tcp::socket& socket, std::chrono::seconds time)
-      : timer_(socket.get_executor(), time), state_(std::make_shared<State>()) {
-    timer_.async_wait([&socket, state = state_](boost::system::error_code ec) {
-      if (ec || state->over) return;
-      state->passed = true;
-      boost::system::error_code ignored;
-      socket.cancel(ignored);
-    });
-  }
-  ~Deadline() { state_->over = true; }
-  Deadline(const Deadline&) = delete;
-  Deadline& operator=(const Deadline&) = delete;
-  bool has_passed() const noexcept { return state_->passed; }
-
- private:
-  struct State {
-    bool over = false;
-    bool passed = false;
-  };
-  asio::steady_timer timer_;
-  std::shared_ptr<State> state_;
-};
 
 template <class Stream>
 class HttpConnection final : public Connection, public Exchange {
@@ -95,6 +69,7 @@ class HttpConnection final : public Connection, public Exchange {
   asio::awaitable<Result<std::unique_ptr<WebSocket>>> upgrade(std::string protocol,
                                                               std::size_t most) override;
   std::unique_ptr<ByteStream> take_over() override;
+  TakenSocket take_socket() override;
   bool has_answered() const noexcept override { return answered_; }
 
  private:
@@ -142,9 +117,16 @@ template <class Stream>
 asio::awaitable<bool> HttpConnection<Stream>::handshake() {
   if constexpr (std::is_same_v<Stream, TlsStream>) {
     allow(serving_->options.head_time);
-    co_await stream_.async_handshake(asio::ssl::stream_base::server,
-                                     asio::redirect_error(asio::use_awaitable, error_));
-    co_return !error_;
+    const std::string& hello = serving_->hello;
+    if (hello.empty()) {
+      co_await stream_.async_handshake(asio::ssl::stream_base::server,
+                                       asio::redirect_error(asio::use_awaitable, error_));
+      co_return !error_;
+    }
+    std::size_t used =
+        co_await stream_.async_handshake(asio::ssl::stream_base::server, asio::buffer(hello),
+                                         asio::redirect_error(asio::use_awaitable, error_));
+    co_return !error_ && used == hello.size();
   } else {
     co_return true;
   }
@@ -227,7 +209,7 @@ auto HttpConnection<Stream>::read_head() -> asio::awaitable<Head> {
   if (static_cast<std::size_t>(std::count(raw.begin(), raw.end(), '\n')) >
       options.most_head_fields + 2)
     co_return co_await refuse(431, "too many headers");
-  auto checked = check_head(raw);
+  auto checked = check_head(raw, options.targets);
   if (!checked) co_return co_await refuse(400, checked.error().what);
   if (!understand_head(size)) co_return co_await refuse(400, "malformed request");
   co_return Head::complete;
@@ -248,9 +230,12 @@ bool HttpConnection<Stream>::understand_head(std::size_t size) {
   head_.method = std::string(request.method_string());
   head_.target = std::string(request.target());
   std::size_t question = std::min(head_.target.find('?'), head_.target.size());
-  auto path = percent_decode(std::string_view(head_.target).substr(0, question));
-  if (!path) return false;
-  head_.path = std::move(*path);
+  head_.path.clear();
+  if (head_.target[0] == '/') {
+    auto path = percent_decode(std::string_view(head_.target).substr(0, question));
+    if (!path) return false;
+    head_.path = std::move(*path);
+  }
   head_.query = head_.target.substr(std::min(question + 1, head_.target.size()));
   head_.headers = Headers();
   for (const auto& field : request)
@@ -557,6 +542,13 @@ std::unique_ptr<ByteStream> HttpConnection<Stream>::take_over() {
   beast::get_lowest_layer(stream_).expires_never();
   std::string rest(static_cast<const char*>(buffer_.data().data()), buffer_.size());
   return make_byte_stream(std::move(stream_), std::move(rest));
+}
+
+template <class Stream>
+TakenSocket HttpConnection<Stream>::take_socket() {
+  answered_ = ended_ = taken_ = true;
+  std::string rest(static_cast<const char*>(buffer_.data().data()), buffer_.size());
+  return {beast::get_lowest_layer(stream_).release_socket(), std::move(rest)};
 }
 
 }  // namespace

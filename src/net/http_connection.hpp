@@ -27,6 +27,12 @@ struct Serving {
   HttpServer::Handler handler;
   HttpServer::Refusal refusal;
   bool stopping = false;
+  std::string hello;  // what a TLS client has said already
+};
+
+struct TakenSocket {
+  asio::ip::tcp::socket socket;
+  std::string already_read;
 };
 
 class Connection {
@@ -37,6 +43,8 @@ class Connection {
   // Whether an answer is under way that has an end.
   virtual bool is_answering() const noexcept = 0;
   virtual void close() noexcept = 0;
+  // While a request is handled: as Exchange::take_over(), for a connection without TLS.
+  virtual TakenSocket take_socket() = 0;
 };
 
 std::shared_ptr<Connection> make_connection(PlainStream stream, std::shared_ptr<Serving> serving);

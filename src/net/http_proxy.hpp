@@ -6,9 +6,12 @@
 #include <string>
 
 #include "base/unique_fd.hpp"
+#include "net/cutoff.hpp"
 #include "net/exchange.hpp"
 
 namespace asr {
+
+enum class Direction { up, down };  // to the server, from the server
 
 struct ProxyRules {
   std::string target;  // path and query to ask for
@@ -18,6 +21,14 @@ struct ProxyRules {
   std::vector<std::string> secret_headers;
   Headers response_headers;     // added to the answer
   std::function<void()> alive;  // called when something went through
+  // Gets the bytes that go through; false ends it.
+  std::function<bool(Direction, std::size_t)> count;
+  std::shared_ptr<Cutoff> cutoff;                        // ends it from outside
+  std::string server = "the server inside the session";  // in errors
+  enum class Cookies { without_domain, unchanged };
+  Cookies cookies = Cookies::without_domain;
+  // Texts that no header of the answer may show.
+  std::vector<std::string> masked;
   std::chrono::seconds head_time{120};
   std::chrono::seconds idle_time{300};
 };
@@ -27,10 +38,12 @@ struct ProxyRules {
 asio::awaitable<Result<void>> proxy_exchange(Exchange* exchange, asio::any_io_executor executor,
                                              UniqueFd upstream, ProxyRules rules);
 
-// Copies bytes both ways until both sides have ended or nothing moved for `idle_time`.
+// Copies bytes both ways, `up` from one to the other, until both sides have ended, `count` says so,
+// or nothing moved for `idle_time`.
 asio::awaitable<void> join_streams(std::shared_ptr<ByteStream> one,
                                    std::shared_ptr<ByteStream> other,
-                                   asio::any_io_executor executor, std::function<void()> alive,
+                                   asio::any_io_executor executor,
+                                   std::function<bool(Direction, std::size_t)> count,
                                    std::chrono::seconds idle_time);
 
 // Removes what belongs to one connection only, and what Connection names.

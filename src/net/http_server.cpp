@@ -201,8 +201,10 @@ Result<std::unique_ptr<HttpServer>> HttpServer::listen(asio::any_io_executor exe
                 ec == asio::error::address_in_use
                     ? "another program listens there; choose another port with --listen"
                     : "");
-  auto serving = std::make_shared<Serving>(
-      Serving{std::move(options), std::move(handler), std::move(refusal), false});
+  auto serving = std::make_shared<Serving>();
+  serving->options = std::move(options);
+  serving->handler = std::move(handler);
+  serving->refusal = std::move(refusal);
   auto server = std::make_unique<BeastServer>(std::move(executor), std::move(acceptor),
                                               std::move(tls), std::move(serving));
   server->start();

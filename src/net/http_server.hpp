@@ -34,6 +34,7 @@ struct HttpServerOptions {
   std::size_t most_connections_per_peer = 1024;  // of one address; loopback is not counted
   std::size_t most_head_bytes = 32 * 1024;
   std::size_t most_head_fields = 100;
+  TargetForm targets = TargetForm::origin;
   std::chrono::seconds head_time{10};  // from the first byte of a head to its last
   std::chrono::seconds idle_time{75};  // between requests
   std::chrono::seconds body_time{30};  // without any progress

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/units.hpp"
+#include "session/network_request.hpp"
 
 namespace asr {
 
@@ -130,6 +131,10 @@ Result<SessionRequest> session_request_from(const json::object& body) {
   if (const json::value* volumes = body.if_contains("volumes"))
     for (const json::value& volume : volumes->get_array())
       request.volumes.push_back(mount_of(volume.get_object()));
+  // What is not given must not be promised.
+  if (const json::value* network = body.if_contains("network"))
+    if (TRY(network_request_from(network->get_object())).needs_proxy())
+      return fail(Errc::unsupported, "/network/mode: sessions have no network yet");
   if (const json::value* env = body.if_contains("env")) request.env = texts_of(*env);
   if (const json::value* labels = body.if_contains("labels")) request.labels = texts_of(*labels);
   if (const json::value* files = body.if_contains("files"))

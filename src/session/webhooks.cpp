@@ -192,8 +192,8 @@ asio::awaitable<Result<void>> Webhooks::deliver(DeliveryRecord delivery) {
                       {"session_id", event.session}};
     boost::system::error_code ec;
     body["data"] = json::parse(event.data, ec);
-    return Parcel{webhook.url, TRY(secrets.open(webhook.sealed, webhook.id)), to_text(body),
-                  event.id, event.type};
+    std::string secret = TRY(secrets.open(webhook.sealed, webhook.id));
+    return Parcel{webhook.url, std::move(secret), to_text(body), event.id, event.type};
   };
   auto parcel = co_await store_.read(std::move(pack));
   Result<void> sent;
