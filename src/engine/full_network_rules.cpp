@@ -44,13 +44,19 @@ std::string set(const std::string& name, const std::string& flags, const Values&
 
 // The order of rules is their meaning. Destinations are looked at twice: before any other table of
 // this machine could send a packet elsewhere, and again when it is known where it goes.
+//
+// Refusals are answered, so that programs learn of them at once.
 constexpr std::string_view kChains = R"(
+  chain refuse {
+    meta l4proto tcp reject with tcp reset
+    reject with icmpx admin-prohibited
+  }
   chain destination {
     ip daddr @resolvers meta l4proto { tcp, udp } th dport 53 accept
-    fib daddr type != unicast REFUSE
-    meta l4proto { tcp, udp } th dport 53 REFUSE
+    fib daddr type != unicast goto refuse
+    meta l4proto { tcp, udp } th dport 53 goto refuse
     ip daddr @allowed accept
-    ip daddr @refused REFUSE
+    ip daddr @refused goto refuse
   }
   chain from_sandbox {
     meta nfproto != ipv4 drop
@@ -59,7 +65,7 @@ constexpr std::string_view kChains = R"(
     jump destination
   }
   chain from_sandbox_to_world {
-    ct state new add @connections { ip saddr ct count over MOST } REFUSE
+    ct state new add @connections { ip saddr ct count over MOST } goto refuse
     jump destination
   }
   chain from_sandbox_to_host {
@@ -77,7 +83,7 @@ constexpr std::string_view kChains = R"(
   }
   chain forward {
     type filter hook forward priority filter - 5; policy accept;
-    iifname LINKS oifname LINKS REFUSE
+    iifname LINKS oifname LINKS goto refuse
     oifname LINKS jump to_sandbox
     iifname LINKS jump from_sandbox_to_world
   }
@@ -115,8 +121,6 @@ std::string removal_of(const std::string& table) {
 std::string to_nft(const NetworkRules& rules) {
   std::string chains = filled_in(kChains, "LINKS", "\"" + rules.links + "*\"");
   chains = filled_in(chains, "MOST", std::to_string(rules.connections));
-  // Answered, so that programs learn at once that there is no way.
-  chains = filled_in(chains, "REFUSE", "reject with icmpx admin-prohibited");
   return removal_of(rules.table) + "table inet " + rules.table + " {\n" +
          set("resolvers", "", rules.resolvers) +
          set("allowed", "flags interval; auto-merge; ", rules.allowed) +
