@@ -12,6 +12,7 @@
 
 #include "base/scope_exit.hpp"
 #include "engine/id_ranges.hpp"
+#include "os/conntrack.hpp"
 #include "os/file.hpp"
 #include "os/netns.hpp"
 #include "os/nftables.hpp"
@@ -85,6 +86,27 @@ Result<void> check_machine() {
   return {};
 }
 
+bool is_sandbox_link(const std::string& name) {
+  constexpr std::size_t kLength = kLinkPrefix + 4;
+  return name.size() == kLength && name.starts_with("as") &&
+         name.find_first_not_of("0123456789abcdef", 2) == std::string::npos;
+}
+
+// Whoever has addresses in that range could not be reached from here any more, one by one.
+Result<void> check_unused(const Ipv4Network& range) {
+  RouteSocket socket = TRY(RouteSocket::open());
+  for (const Route& route : TRY(socket.routes())) {
+    if (route.to.prefix == 0 || !(range.contains(route.to) || route.to.contains(range))) continue;
+    auto link = socket.link(route.link);
+    if (link && is_sandbox_link(link->name)) continue;
+    return fail(Errc::unsupported,
+                "the range " + to_string(range) + " is in use: this machine has a route to " +
+                    to_string(route.to),
+                "give full_network another private range");
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string link_of(const InstanceId& instance, std::uint32_t first_id) {
@@ -129,6 +151,7 @@ Result<void> FullNetwork::read(const FullNetworkOptions& options) {
 void FullNetwork::open(const FullNetworkOptions& options) {
   auto ready = read(options);
   if (ready) ready = check_machine();
+  if (ready) ready = check_unused(range_);
   if (ready) ready = install();
   why_not_.reset();
   if (ready)
@@ -188,6 +211,10 @@ Result<void> configure_inside(RouteSocket& inside, Ipv4 address, Ipv4 gateway) {
 
 }  // namespace
 
+Ipv4 FullNetwork::address_of(std::uint32_t first_id) const {
+  return Ipv4{range_.first.value + 2 + slot_of(first_id)};
+}
+
 // Rules for all links of this prefix are there already: none is ever up without them.
 Result<void> FullNetwork::attach_now(int pidfd, std::uint32_t first_id) const {
   TRY(check());
@@ -196,7 +223,7 @@ Result<void> FullNetwork::attach_now(int pidfd, std::uint32_t first_id) const {
     return fail(Errc::exhausted, "no address is left in " + to_string(range_),
                 "end some sandboxes, or give the engine a larger range");
   Ipv4 gateway{range_.first.value + 1};
-  Ipv4 address{range_.first.value + 2 + slot};
+  Ipv4 address = address_of(first_id);
   std::string name = link_of(instance_, first_id);
 
   UniqueFd namespace_fd;
@@ -226,6 +253,8 @@ Result<void> FullNetwork::attach_now(int pidfd, std::uint32_t first_id) const {
 
 void FullNetwork::detach(std::uint32_t first_id) {
   if (auto outside = RouteSocket::open()) (void)outside->remove_link(link_of(instance_, first_id));
+  // Or peers of this sandbox would go on with the next one that has its address.
+  if (!why_not_) (void)forget_connections_from(address_of(first_id));
 }
 
 std::string FullNetwork::resolv_conf() const {

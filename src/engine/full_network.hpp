@@ -50,6 +50,7 @@ class FullNetwork {
   friend Result<void> check(const FullNetworkOptions& options);
   Result<void> read(const FullNetworkOptions& options);
   Result<void> install() const;
+  Ipv4 address_of(std::uint32_t first_id) const;
   Result<void> attach_now(int pidfd, std::uint32_t first_id) const;
 
   InstanceId instance_;

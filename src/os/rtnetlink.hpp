@@ -4,12 +4,11 @@
 #include <array>
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/ipv4.hpp"
 #include "base/result.hpp"
-#include "base/unique_fd.hpp"
+#include "os/netlink.hpp"
 
 namespace asr {
 
@@ -25,6 +24,11 @@ struct Link {
 struct VethEnd {
   std::string name;
   MacAddress mac{};
+};
+
+struct Route {
+  Ipv4Network to;
+  int link = 0;  // 0: none, or several
 };
 
 enum class LinkState { down, up };
@@ -49,17 +53,14 @@ class RouteSocket {
   // A route to one address that this link leads to directly. Conflict if there is one already.
   Result<void> add_host_route(int link, Ipv4 to, Ipv4 source);
   Result<void> add_default_route(int link, Ipv4 gateway);
+  Result<std::vector<Route>> routes();  // of every table
   // The link by which packets to `address` would leave; not_found if there is no way.
   Result<int> way_to(Ipv4 address);
 
  private:
-  class Message;
-  explicit RouteSocket(UniqueFd fd) : fd_(std::move(fd)) {}
-  Result<std::vector<std::string>> ask(Message& message, const std::string& what);
-  Result<void> tell(Message& message, const std::string& what);
+  explicit RouteSocket(NetlinkSocket socket) : socket_(std::move(socket)) {}
 
-  UniqueFd fd_;
-  std::uint32_t sequence_ = 0;
+  NetlinkSocket socket_;
 };
 
 }  // namespace asr

@@ -13,6 +13,7 @@
 #include "engine/full_network_rules.hpp"
 #include "kept_victim.hpp"
 #include "kernel_test.hpp"
+#include "os/conntrack.hpp"
 #include "os/file.hpp"
 #include "os/netns.hpp"
 #include "os/nftables.hpp"
@@ -405,6 +406,18 @@ TEST_F(FullNetworkTest, AMachineThatForwardsNothingIsLeftAsItIs) {
   EXPECT_EQ(sh(*sandbox(), "echo others work").out, "others work\n");
 }
 
+TEST_F(FullNetworkTest, ARangeThatIsInUseIsRefused) {
+  int uplink = internet().routes().link("up0")->index;
+  auto theirs = *parse_ipv4("10.233.7.7");
+  ASSERT_TRUE(internet().routes().add_host_route(uplink, theirs, *parse_ipv4(kMachine)));
+  auto made = wait(engine()->create(networked()));
+  ASSERT_TRUE(failed_with(made, Errc::unsupported));
+  EXPECT_THAT(made.error().what, HasSubstr("10.233.7.7/32"));
+  stop_engine();
+  options().full_network->range = "198.18.0.0/16";
+  EXPECT_TRUE(sandbox(networked()));
+}
+
 TEST_F(FullNetworkTest, OptionsThatMakeNoSenseAreRefused) {
   auto start_with = [&](FullNetworkOptions network) {
     EngineOptions own = options();
@@ -442,6 +455,21 @@ TEST_F(FullNetworkTest, NothingIsLeftOfWhatEnded) {
   EXPECT_THAT(own_tables(), HasSubstr("agent-sandbox-i-"));
   stop_engine();
   EXPECT_THAT(own_tables(), IsEmpty());
+}
+
+// Or the peers of one sandbox would go on with the next that has its address.
+TEST_F(FullNetworkTest, ConnectionsAreForgottenWithTheirSandbox) {
+  auto echo = internet().world(kUdp, kWeb, 7);
+  SandboxPtr one = box();
+  Ipv4 address = *parse_ipv4(address_of(*one));
+  ASSERT_THAT(reach(*one, std::string("udp ") + kWeb + " 7"), StartsWith("reached"));
+  EXPECT_EQ(*forget_connections_from(address), 1U);  // So there is one to be counted.
+  EXPECT_EQ(*forget_connections_from(address), 0U);
+  ASSERT_THAT(reach(*one, std::string("udp ") + kWeb + " 7"), StartsWith("reached"));
+  must(one->destroy());
+  ASSERT_TRUE(eventually([&] { return own_links().empty(); }));
+  std::this_thread::sleep_for(100ms);
+  EXPECT_EQ(*forget_connections_from(address), 0U);
 }
 
 TEST_F(FullNetworkTest, EnginesLeaveEachOthersRulesAlone) {
