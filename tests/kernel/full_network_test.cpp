@@ -18,7 +18,7 @@
 #include "os/netns.hpp"
 #include "os/nftables.hpp"
 #include "os/pidfd.hpp"
-#include "small_internet.hpp"
+#include "support/small_internet.hpp"
 
 namespace asr::test {
 namespace {

@@ -1,4 +1,4 @@
-#include "small_internet.hpp"
+#include "support/small_internet.hpp"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
