@@ -1,6 +1,8 @@
 #include "engine/full_network.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -124,6 +126,7 @@ FullNetwork::FullNetwork(InstanceId instance, fs::path dir)
 }
 
 FullNetwork::~FullNetwork() {
+  stop_guard();
   if (thread_) thread_->join();
 }
 
@@ -154,10 +157,12 @@ void FullNetwork::open(const FullNetworkOptions& options) {
   if (ready) ready = check_unused(range_);
   if (ready) ready = install();
   why_not_.reset();
-  if (ready)
-    in_use_ = true;
-  else
+  if (!ready) {
     why_not_ = std::move(ready).error();
+    return;
+  }
+  in_use_ = true;
+  start_guard();
 }
 
 Result<void> FullNetwork::install() const {
@@ -175,7 +180,41 @@ Result<void> FullNetwork::check() const {
   return {};
 }
 
+// "nft flush ruleset", with which many a firewall's script begins, takes our table, too.
+void FullNetwork::start_guard() {
+  auto watch = watch_nft();
+  guard_end_ = UniqueFd(::eventfd(0, EFD_CLOEXEC));
+  if (!watch || !guard_end_) return;
+  guard_ = std::thread([this, events = *std::move(watch)] {
+    for (;;) {
+      std::array<pollfd, 2> ready{{{events.get(), POLLIN, 0}, {guard_end_.get(), POLLIN, 0}}};
+      if (::poll(ready.data(), ready.size(), -1) < 0 && errno != EINTR) return;
+      if (ready[1].revents != 0) return;
+      if (ready[0].revents != 0 && saw_deleted_table(events.get())) restore_rules();
+    }
+  });
+}
+
+void FullNetwork::stop_guard() {
+  if (!guard_.joinable()) return;
+  std::uint64_t one = 1;
+  (void)!::write(guard_end_.get(), &one, sizeof one);
+  guard_.join();
+}
+
+void FullNetwork::restore_rules() const {
+  if (run_nft("list table inet " + rules_.table)) return;  // It was somebody else's.
+  if (install()) return;
+  // Without rules there is no network.
+  auto outside = RouteSocket::open();
+  auto links = outside ? outside->links() : Result<std::vector<Link>>();
+  for (std::size_t i = 0; links && i < links->size(); ++i)
+    if ((*links)[i].name.starts_with(rules_.links))
+      (void)outside->set_state((*links)[i].index, LinkState::down);
+}
+
 void FullNetwork::close() {
+  stop_guard();
   if (!in_use_) return;
   (void)sweep_network(dir_, instance_);
 }

@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/result.hpp"
@@ -50,6 +51,9 @@ class FullNetwork {
   friend Result<void> check(const FullNetworkOptions& options);
   Result<void> read(const FullNetworkOptions& options);
   Result<void> install() const;
+  void start_guard();
+  void stop_guard();
+  void restore_rules() const;
   Ipv4 address_of(std::uint32_t first_id) const;
   Result<void> attach_now(int pidfd, std::uint32_t first_id) const;
 
@@ -59,6 +63,8 @@ class FullNetwork {
   Ipv4Network range_;
   std::optional<Error> why_not_;
   std::atomic<bool> in_use_{false};
+  std::thread guard_;  // Puts the rules back when somebody flushes all of the machine's.
+  UniqueFd guard_end_;
   std::once_flag thread_made_;
   std::unique_ptr<boost::asio::thread_pool> thread_;
 };

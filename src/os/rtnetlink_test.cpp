@@ -79,5 +79,19 @@ TEST_F(Rtnetlink, TheFilterTakesAllOrNothing) {
   EXPECT_TRUE(tried) << tried.error().what;
 }
 
+TEST_F(Rtnetlink, DeletedTablesAreSeen) {
+  auto tried = in_new_network([]() -> Result<void> {
+    UniqueFd watch = TRY(watch_nft());
+    EXPECT_FALSE(saw_deleted_table(watch.get()));
+    TRY(run_nft("table inet one { chain c {}; }"));
+    EXPECT_FALSE(saw_deleted_table(watch.get()));
+    TRY(run_nft("flush ruleset"));
+    EXPECT_TRUE(saw_deleted_table(watch.get()));
+    EXPECT_FALSE(saw_deleted_table(watch.get()));
+    return {};
+  });
+  EXPECT_TRUE(tried) << tried.error().what;
+}
+
 }  // namespace
 }  // namespace asr

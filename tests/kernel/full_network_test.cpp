@@ -9,6 +9,7 @@
 
 #include <cstring>
 #include <regex>
+#include <sstream>
 
 #include "engine/full_network_rules.hpp"
 #include "kept_victim.hpp"
@@ -80,8 +81,11 @@ class FullNetworkTest : public KernelTest {
     return names;
   }
   static std::string own_tables() { return *run_nft("list tables"); }
-  // Until the engine is started anew.
-  static void remove_rules() { ASSERT_TRUE(run_nft("flush ruleset")); }
+  // The tables stay, so that nobody puts them back.
+  static void remove_rules() {
+    std::istringstream tables(own_tables());
+    for (std::string table; std::getline(tables, table);) ASSERT_TRUE(run_nft("flush " + table));
+  }
 
   std::optional<SmallInternet> internet_;
   std::string tool_;
@@ -233,6 +237,20 @@ TEST_F(FullNetworkTest, SandboxesOfAnotherEngineAreOutOfReach) {
   EXPECT_THAT(reach(*one, "tcp " + theirs + " 8080"), StartsWith("unreached"));
   remove_rules();
   EXPECT_THAT(reach(*one, "tcp " + theirs + " 8080"), StartsWith("reached"));
+}
+
+// As the start of many a firewall does.
+TEST_F(FullNetworkTest, RulesThatSomebodyFlushesComeBack) {
+  auto hidden = internet().world(kTcp, "10.9.9.9", 80);
+  auto web = internet().world(kTcp, kWeb, 80);
+  SandboxPtr one = box();
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(run_nft("flush ruleset"));
+    EXPECT_TRUE(eventually([] { return !own_tables().empty(); }, 2s));
+  }
+  EXPECT_THAT(reach(*one, "tcp 10.9.9.9 80"), StartsWith("unreached"));
+  EXPECT_THAT(reach(*one, std::string("tcp ") + kWeb + " 80"), StartsWith("reached"));
+  EXPECT_EQ(hidden->visitors(), 0);
 }
 
 TEST_F(FullNetworkTest, NothingComesIn) {
