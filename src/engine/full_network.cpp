@@ -161,7 +161,6 @@ void FullNetwork::open(const FullNetworkOptions& options) {
     why_not_ = std::move(ready).error();
     return;
   }
-  in_use_ = true;
   start_guard();
 }
 
@@ -177,6 +176,9 @@ Result<void> FullNetwork::install() const {
 
 Result<void> FullNetwork::check() const {
   if (why_not_) return fail(*why_not_);
+  if (rules_lost_)
+    return fail(Errc::unsupported, "the rules for sandboxes' networks were removed",
+                "see who changes this machine's packet filter, and start the engine anew");
   return {};
 }
 
@@ -202,9 +204,10 @@ void FullNetwork::stop_guard() {
   guard_.join();
 }
 
-void FullNetwork::restore_rules() const {
+void FullNetwork::restore_rules() {
   if (run_nft("list table inet " + rules_.table)) return;  // It was somebody else's.
   if (install()) return;
+  rules_lost_ = true;
   // Without rules there is no network.
   auto outside = RouteSocket::open();
   auto links = outside ? outside->links() : Result<std::vector<Link>>();
@@ -215,7 +218,6 @@ void FullNetwork::restore_rules() const {
 
 void FullNetwork::close() {
   stop_guard();
-  if (!in_use_) return;
   (void)sweep_network(dir_, instance_);
 }
 

@@ -33,9 +33,7 @@ class FullNetwork {
   // Puts the rules in place, those of the engine before this one being replaced. What stands in the
   // way is what check() says.
   void open(const FullNetworkOptions& options);
-  // There are sandboxes with a network that an earlier engine made.
-  void expect_links() { in_use_ = true; }
-  // Removes every link and the table.
+  // Removes every link and the table, those of an earlier engine of this instance included.
   void close();
 
   // Whether a sandbox can have a network now, or why not.
@@ -53,7 +51,7 @@ class FullNetwork {
   Result<void> install() const;
   void start_guard();
   void stop_guard();
-  void restore_rules() const;
+  void restore_rules();
   Ipv4 address_of(std::uint32_t first_id) const;
   Result<void> attach_now(int pidfd, std::uint32_t first_id) const;
 
@@ -62,7 +60,7 @@ class FullNetwork {
   NetworkRules rules_;
   Ipv4Network range_;
   std::optional<Error> why_not_;
-  std::atomic<bool> in_use_{false};
+  std::atomic<bool> rules_lost_{false};
   std::thread guard_;  // Puts the rules back when somebody flushes all of the machine's.
   UniqueFd guard_end_;
   std::once_flag thread_made_;

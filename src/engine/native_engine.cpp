@@ -91,7 +91,7 @@ NativeEngine::~NativeEngine() {
   for (const auto& sandbox : living())
     janitor_->bury({sandbox->group(), UniqueFd(), 0, nullptr, Network::none});
   janitor_->finish();
-  if (!left_) network_->close();
+  if (owns_remains_) network_->close();
   cgroups_->close();
 }
 
@@ -117,6 +117,7 @@ Result<void> NativeEngine::prepare() {
 }
 
 void NativeEngine::open_network() {
+  owns_remains_ = true;
   if (!options_.full_network) return;
   network_->open(*options_.full_network);
   if (auto ready = network_->check(); !ready)

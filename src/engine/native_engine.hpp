@@ -89,7 +89,7 @@ class NativeEngine final : public Engine {
   std::shared_ptr<FullNetwork> network_;
   std::shared_ptr<KeeperLink> keeper_;  // only with a fixed name
   std::uint32_t epoch_ = 0;
-  bool left_ = false;  // What lives is the next engine's.
+  bool owns_remains_ = false;  // Nobody else is, or will be, this instance.
   FilterProgram fence_;
   FilterProgram strict_gate_;
   FilterProgram browser_gate_;

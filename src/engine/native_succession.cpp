@@ -67,7 +67,6 @@ Result<void> NativeEngine::adopt(Legacy legacy) {
   if (!record.storage.empty())
     birth.storage = TRY(storage_->adopt(record.storage, std::move(legacy.storage)));
   if (record.first_id != 0) TRY(ids_->adopt(record.first_id, std::move(legacy.id_lock)));
-  if (record.spec.network == Network::full) network_->expect_links();
   birth.channel =
       std::make_shared<Channel>(asio::make_strand(executor_), std::move(legacy.socket), epoch_);
   auto sandbox = bring_to_life(std::move(birth));
@@ -111,7 +110,7 @@ asio::awaitable<Result<void>> NativeEngine::leave() {
   auto leaving = keeper_->leave();
   co_await std::move(leaving);
   instance_.leave();
-  left_ = true;
+  owns_remains_ = false;
   std::lock_guard lock(mutex_);
   living_.clear();  // The others live, but not with us.
   co_return ended;
