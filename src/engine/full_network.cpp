@@ -84,7 +84,7 @@ Result<void> check_machine() {
   auto forwarding = read_small_file(AT_FDCWD, "/proc/sys/net/ipv4/ip_forward");
   if (!forwarding || *forwarding != "1")
     return fail(Errc::unsupported, "this machine does not forward packets",
-                "if it may, set net.ipv4.ip_forward to 1: sysctl -w net.ipv4.ip_forward=1");
+                "if it may, sysctl -w net.ipv4.ip_forward=1 and start the engine again");
   return {};
 }
 
@@ -101,6 +101,8 @@ Result<void> check_unused(const Ipv4Network& range) {
     if (route.to.prefix == 0 || !(range.contains(route.to) || route.to.contains(range))) continue;
     auto link = socket.link(route.link);
     if (link && is_sandbox_link(link->name)) continue;
+    bool gone = !link && route.link != 0;  // meanwhile
+    if (gone) continue;
     return fail(Errc::unsupported,
                 "the range " + to_string(range) + " is in use: this machine has a route to " +
                     to_string(route.to),
