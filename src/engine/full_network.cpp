@@ -97,7 +97,7 @@ bool is_sandbox_link(const std::string& name) {
 // Whoever has addresses in that range could not be reached from here any more, one by one.
 Result<void> check_unused(const Ipv4Network& range) {
   RouteSocket socket = TRY(RouteSocket::open());
-  for (const Route& route : TRY(socket.routes())) {
+  for (const NetworkRoute& route : TRY(socket.routes())) {
     if (route.to.prefix == 0 || !(range.contains(route.to) || route.to.contains(range))) continue;
     auto link = socket.link(route.link);
     if (link && is_sandbox_link(link->name)) continue;
@@ -212,7 +212,7 @@ void FullNetwork::restore_rules() {
   rules_lost_ = true;
   // Without rules there is no network.
   auto outside = RouteSocket::open();
-  auto links = outside ? outside->links() : Result<std::vector<Link>>();
+  auto links = outside ? outside->links() : Result<std::vector<NetworkLink>>();
   for (std::size_t i = 0; links && i < links->size(); ++i)
     if ((*links)[i].name.starts_with(rules_.links))
       (void)outside->set_state((*links)[i].index, LinkState::down);
@@ -245,7 +245,7 @@ std::uint32_t uplink_mtu(RouteSocket& routes) {
 }
 
 Result<void> configure_inside(RouteSocket& inside, Ipv4 address, Ipv4 gateway) {
-  Link link = TRY(inside.link(kInnerName));
+  NetworkLink link = TRY(inside.link(kInnerName));
   TRY(inside.set_state(link.index, LinkState::up));
   TRY(inside.add_address(link.index, address));
   TRY(inside.add_neighbour(link.index, gateway, kOuterMac));
@@ -284,7 +284,7 @@ Result<void> FullNetwork::attach_now(int pidfd, std::uint32_t first_id) const {
                         uplink_mtu(outside)));
   ScopeExit undo([&] { (void)outside.remove_link(name); });
   (void)write_value(AT_FDCWD, "/proc/sys/net/ipv6/conf/" + name + "/disable_ipv6", "1");
-  Link link = TRY(outside.link(name));
+  NetworkLink link = TRY(outside.link(name));
   TRY(outside.set_state(link.index, LinkState::up));
   TRY(outside.add_address(link.index, gateway));
   TRY(outside.add_neighbour(link.index, address, kInnerMac));
@@ -345,7 +345,7 @@ std::vector<std::string> sweep_network(const fs::path& dir, const InstanceId& in
   auto links = routes->links();
   if (!links) return {links.error().what};
   // Links before rules: what has no rules must not be up.
-  for (const Link& link : *links) {
+  for (const NetworkLink& link : *links) {
     if (!link.name.starts_with(link_prefix_of(instance)) || spared.contains(link.name)) continue;
     auto removed = routes->remove_link(link.name);
     if (!removed && removed.error().code != Errc::not_found) note(removed.error());

@@ -11,10 +11,10 @@ namespace asr {
 
 namespace {
 
-std::optional<Link> link_in(std::string_view body) {
+std::optional<NetworkLink> link_in(std::string_view body) {
   auto info = netlink_header<ifinfomsg>(body);
   if (!info) return std::nullopt;
-  Link link;
+  NetworkLink link;
   link.index = info->ifi_index;
   link.name = netlink_attribute(body, sizeof *info, IFLA_IFNAME);
   if (!link.name.empty() && link.name.back() == '\0') link.name.pop_back();
@@ -71,7 +71,7 @@ Result<void> RouteSocket::set_state(int link, LinkState state) {
   return socket_.tell(message, "change the state of a network device");
 }
 
-Result<Link> RouteSocket::link(const std::string& name) {
+Result<NetworkLink> RouteSocket::link(const std::string& name) {
   NetlinkMessage message(RTM_GETLINK, NLM_F_ACK, link_header(0, 0, 0));
   message.add(IFLA_IFNAME, name);
   for (const std::string& body : TRY(socket_.ask(message, "find network device " + name)))
@@ -79,16 +79,16 @@ Result<Link> RouteSocket::link(const std::string& name) {
   return fail(Errc::not_found, "there is no network device " + name);
 }
 
-Result<Link> RouteSocket::link(int index) {
+Result<NetworkLink> RouteSocket::link(int index) {
   NetlinkMessage message(RTM_GETLINK, NLM_F_ACK, link_header(index, 0, 0));
   for (const std::string& body : TRY(socket_.ask(message, "find a network device")))
     if (auto found = link_in(body)) return *found;
   return fail(Errc::not_found, "there is no such network device");
 }
 
-Result<std::vector<Link>> RouteSocket::links() {
+Result<std::vector<NetworkLink>> RouteSocket::links() {
   NetlinkMessage message(RTM_GETLINK, NLM_F_DUMP, link_header(0, 0, 0));
-  std::vector<Link> all;
+  std::vector<NetworkLink> all;
   for (const std::string& body : TRY(socket_.ask(message, "list network devices")))
     if (auto found = link_in(body)) all.push_back(*std::move(found));
   return all;
@@ -152,15 +152,15 @@ Result<void> RouteSocket::add_default_route(int link, Ipv4 gateway) {
   return socket_.tell(message, "add default route by " + to_string(gateway));
 }
 
-Result<std::vector<Route>> RouteSocket::routes() {
+Result<std::vector<NetworkRoute>> RouteSocket::routes() {
   rtmsg header{};
   header.rtm_family = AF_INET;
   NetlinkMessage message(RTM_GETROUTE, NLM_F_DUMP, header);
-  std::vector<Route> all;
+  std::vector<NetworkRoute> all;
   for (const std::string& body : TRY(socket_.ask(message, "list routes"))) {
     auto found = netlink_header<rtmsg>(body);
     if (!found) continue;
-    Route route;
+    NetworkRoute route;
     route.to.prefix = found->rtm_dst_len;
     route.to.first = netlink_address(netlink_attribute(body, sizeof(rtmsg), RTA_DST));
     route.link = static_cast<int>(netlink_number(netlink_attribute(body, sizeof(rtmsg), RTA_OIF)));

@@ -14,7 +14,7 @@ namespace asr {
 
 using MacAddress = std::array<std::uint8_t, 6>;
 
-struct Link {
+struct NetworkLink {
   int index = 0;
   std::string name;
   std::uint32_t mtu = 0;
@@ -26,7 +26,7 @@ struct VethEnd {
   MacAddress mac{};
 };
 
-struct Route {
+struct NetworkRoute {
   Ipv4Network to;
   int link = 0;  // 0: none, or several
 };
@@ -43,9 +43,9 @@ class RouteSocket {
   Result<void> make_veth(const VethEnd& here, const VethEnd& there, int other, std::uint32_t mtu);
   Result<void> remove_link(const std::string& name);  // not_found if there is none
   Result<void> set_state(int link, LinkState state);
-  Result<Link> link(const std::string& name);
-  Result<Link> link(int index);
-  Result<std::vector<Link>> links();
+  Result<NetworkLink> link(const std::string& name);
+  Result<NetworkLink> link(int index);
+  Result<std::vector<NetworkLink>> links();
 
   // An address that brings no route with it.
   Result<void> add_address(int link, Ipv4 address);
@@ -53,7 +53,7 @@ class RouteSocket {
   // A route to one address that this link leads to directly. Conflict if there is one already.
   Result<void> add_host_route(int link, Ipv4 to, Ipv4 source);
   Result<void> add_default_route(int link, Ipv4 gateway);
-  Result<std::vector<Route>> routes();  // of every table
+  Result<std::vector<NetworkRoute>> routes();  // of every table
   // The link by which packets to `address` would leave; not_found if there is no way.
   Result<int> way_to(Ipv4 address);
 

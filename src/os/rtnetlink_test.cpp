@@ -35,8 +35,8 @@ TEST_F(Rtnetlink, APairLeadsIntoTheOtherNamespace) {
     }));
     RouteSocket here = TRY(RouteSocket::open());
     TRY(here.make_veth({"outer", kHereMac}, {"eth0", kThereMac}, other.get(), 1400));
-    Link outer = TRY(here.link("outer"));
-    Link inner = TRY(there->link("eth0"));
+    NetworkLink outer = TRY(here.link("outer"));
+    NetworkLink inner = TRY(there->link("eth0"));
     EXPECT_EQ(outer.mtu, 1400U);
     EXPECT_EQ(inner.mtu, 1400U);
     EXPECT_EQ(TRY(here.links()).size(), 2U);  // and loopback

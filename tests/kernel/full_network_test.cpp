@@ -76,7 +76,7 @@ class FullNetworkTest : public KernelTest {
   std::vector<std::string> own_links() {
     std::vector<std::string> names;
     auto links = internet().routes().links();
-    for (const Link& link : *links)
+    for (const NetworkLink& link : *links)
       if (link.name.starts_with("as")) names.push_back(link.name);
     return names;
   }
