@@ -13,6 +13,7 @@
 #include "cli/report.hpp"
 #include "cli/terminal.hpp"
 #include "cli/trial.hpp"
+#include "engine/full_network.hpp"
 #include "session/session.hpp"
 
 namespace asr {
@@ -47,9 +48,17 @@ struct Examination {
   }
 };
 
+Feature full_network() {
+  auto tried = try_full_network();
+  if (tried)
+    return {"full_network", FeatureState::ok, "sandboxes can have a way to the internet", ""};
+  return {"full_network", FeatureState::missing, tried.error().what, tried.error().hint};
+}
+
 Examination examine() {
   Examination found;
   found.kernel = probe_features();
+  found.kernel.features.push_back(full_network());
   // Before our own engine: a fork must not copy its threads.
   if (found.is_root) found.rootless = try_sandbox_rootless();
   found.own = try_sandbox();

@@ -214,6 +214,8 @@ Result<int> exec_or_fail(const ExecOptions& options, const std::vector<std::stri
   EngineOptions engine_options;
   engine_options.zygotes = 1;
   if (options.sandbox.no_cgroups) engine_options.cgroups = EngineOptions::Cgroups::off;
+  // Who may run this as root may have it.
+  if (spec.network == Network::full) engine_options.full_network = FullNetworkOptions{};
   if (!options.quiet)
     engine_options.log = [](std::string_view line) {
       std::fprintf(stderr, "agent-sandbox: %.*s\n", static_cast<int>(line.size()), line.data());

@@ -20,7 +20,7 @@ void SandboxOptions::declare(CLI::App& command) {
   option("-E,--environment", environment, "host|folder:PATH|tar:PATH", "root file system")
       ->capture_default_str();
   option("--tier", tier, "strict|browser", "system calls it may make");
-  option("--network", network, "none|loopback", "what it can connect to");
+  option("--network", network, "none|loopback|full", "what it can connect to");
   flag("--read-only", read_only, "only /tmp, /workspace and $HOME can be written");
   flag("--no-cgroups", no_cgroups, "do without control groups: fewer guarantees");
 
@@ -53,8 +53,10 @@ Result<SandboxSpec> SandboxOptions::spec() const {
     result.network = Network::none;
   else if (network == "loopback")
     result.network = Network::loopback;
+  else if (network == "full")
+    result.network = Network::full;
   else if (!network.empty())
-    return fail(Errc::invalid, "unknown network " + network, "use none or loopback");
+    return fail(Errc::invalid, "unknown network " + network, "use none, loopback or full");
   if (read_only) result.root = RootMode::read_only;
   Limits& limits = result.limits;
   if (!memory.empty()) {

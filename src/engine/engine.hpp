@@ -34,6 +34,18 @@ struct RecoveryReport {
   std::vector<KeptSandbox> lost;     // ended meanwhile, or not to be taken up; cleaned
 };
 
+// For sandboxes with Network::full. Needs root, and a machine that forwards packets: the engine
+// never changes that by itself.
+struct FullNetworkOptions {
+  // Where their addresses come from, of which the host takes the first. Private, and nobody else's.
+  std::string range = "10.233.0.0/16";
+  // Networks that may be reached although they are not public: "10.1.2.0/24".
+  std::vector<std::string> allow;
+  // Name servers. Absent: those in the host's /etc/resolv.conf that are not on loopback.
+  std::optional<std::vector<std::string>> resolvers;
+  std::uint32_t connections = 4096;  // of one sandbox at a time; the machine's table is finite
+};
+
 struct EngineOptions {
   // Runtime state: a folder per instance below it. Empty: /run/agent-sandbox for root,
   // $XDG_RUNTIME_DIR/agent-sandbox or ~/.cache/agent-sandbox/run for others.
@@ -50,6 +62,8 @@ struct EngineOptions {
   enum class Cgroups { automatic, off } cgroups = Cgroups::automatic;
   // Disks and volumes, below a folder of the engine's own. Empty: there are none.
   std::filesystem::path storage_dir;
+  // Absent: no sandbox may have a network.
+  std::optional<FullNetworkOptions> full_network;
   // Of all sandboxes of this instance together; 0: most of the machine.
   std::uint64_t total_memory_bytes = 0;
   std::uint32_t total_pids = 0;

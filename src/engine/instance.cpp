@@ -15,6 +15,7 @@
 #include "base/scope_exit.hpp"
 #include "engine/cgroups.hpp"
 #include "engine/environment.hpp"
+#include "engine/full_network.hpp"
 #include "os/file.hpp"
 
 namespace asr {
@@ -138,6 +139,7 @@ Result<void> Instance::take_over() {
     // Nobody is left of it. Under another name first: who comes next sees all of it or nothing.
     fs::path dead = dir_.parent_path() / ("new-" + id_.text + "-" + random_name(6));
     (void)sweep_cgroups(id_);
+    (void)sweep_network(dir_, id_);
     if (::rename(dir_.c_str(), dead.c_str()) != 0) return fail_errno("rename " + dir_.native());
     (void)remove_tree(AT_FDCWD, dead.native());
     return fail(Errc::gone, "it was dead");
@@ -211,6 +213,8 @@ RecoveryReport recover(const fs::path& runtime_dir, const fs::path& cache_dir) {
     if (!lock && !is_old(entry))
       continue;  // Perhaps in the middle of being made, or of being removed.
     CgroupSweep sweep = sweep_cgroups(InstanceId(name));
+    for (std::string& problem : sweep_network(entry.path(), InstanceId(name)))
+      sweep.problems.push_back(std::move(problem));
     ++report.instances;
     report.sandboxes += sweep.sandboxes;
     report.processes += sweep.processes;

@@ -49,12 +49,13 @@ Isolation isolation_of(const SandboxSpec& spec, const wire::Hello& hello, const 
     add("volumes", unlimited ? Guarantee::partial : Guarantee::full,
         "id-mapped mounts, nosuid, nodev",
         unlimited ? "a volume that is a folder has no limit: make it with a size" : "");
-  add("network", Guarantee::full,
-      spec.network == Network::none ? "an empty network namespace"
-      : spec.network == Network::loopback
-          ? "a network namespace with loopback only"
-          : "a network namespace with loopback only; connections to "
-            "one port there are handed to the engine's caller");
+  if (spec.network != Network::full)  // The engine adds what it gave.
+    add("network", Guarantee::full,
+        spec.network == Network::none ? "an empty network namespace"
+        : spec.network == Network::loopback
+            ? "a network namespace with loopback only"
+            : "a network namespace with loopback only; connections to "
+              "one port there are handed to the engine's caller");
   for (IsolationFact fact : cgroups.facts()) {
     if (fact.name == "memory_limit" && fact.guarantee == Guarantee::none) {
       fact.guarantee = Guarantee::partial;

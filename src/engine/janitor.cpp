@@ -11,8 +11,9 @@ namespace asr {
 
 using namespace std::chrono_literals;
 
-Janitor::Janitor(std::shared_ptr<Cgroups> cgroups, std::shared_ptr<IdRanges> ids)
-    : cgroups_(std::move(cgroups)), ids_(std::move(ids)) {}
+Janitor::Janitor(std::shared_ptr<Cgroups> cgroups, std::shared_ptr<IdRanges> ids,
+                 std::shared_ptr<FullNetwork> network)
+    : cgroups_(std::move(cgroups)), ids_(std::move(ids)), network_(std::move(network)) {}
 
 Janitor::~Janitor() { thread_.join(); }
 
@@ -42,6 +43,8 @@ void Janitor::clean(Remains& remains) {
       return;
     }
   }
+  // Before its ids, which are its address.
+  if (remains.network == Network::full) network_->detach(remains.first_id);
   // Between the end of a process and its reaping its groups are still busy; the zygote does it at
   // once.
   auto pause = 100us;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/cgroups.hpp"
+#include "engine/full_network.hpp"
 #include "engine/id_ranges.hpp"
 #include "engine/native_sandbox.hpp"
 
@@ -15,7 +16,8 @@ namespace asr {
 
 class Janitor {
  public:
-  Janitor(std::shared_ptr<Cgroups> cgroups, std::shared_ptr<IdRanges> ids);
+  Janitor(std::shared_ptr<Cgroups> cgroups, std::shared_ptr<IdRanges> ids,
+          std::shared_ptr<FullNetwork> network);
   ~Janitor();  // Finishes what is queued.
 
   void bury(Remains remains);  // From any thread.
@@ -28,6 +30,7 @@ class Janitor {
 
   std::shared_ptr<Cgroups> cgroups_;
   std::shared_ptr<IdRanges> ids_;
+  std::shared_ptr<FullNetwork> network_;
   std::atomic<std::size_t> backlog_{0};
   std::atomic<std::size_t> leaked_{0};
   boost::asio::thread_pool thread_{1};

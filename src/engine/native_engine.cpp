@@ -41,6 +41,7 @@ Result<std::unique_ptr<Engine>> Engine::start(asio::any_io_executor executor,
                                               EngineOptions options) {
   if (options.runtime_dir.empty()) options.runtime_dir = default_runtime_dir();
   if (options.cache_dir.empty()) options.cache_dir = default_cache_dir();
+  if (options.full_network) TRY(check(*options.full_network));
   RecoveryReport recovery = recover(options.runtime_dir, options.cache_dir);
   bool named = options.instance.has_value();
   Succession succession = named
@@ -55,6 +56,7 @@ Result<std::unique_ptr<Engine>> Engine::start(asio::any_io_executor executor,
                                                std::move(image), std::move(cgroups));
   TRY(engine->prepare());
   if (named) TRY(engine->take_over(std::move(succession)));
+  engine->open_network();
   return engine;
 }
 
@@ -71,7 +73,8 @@ NativeEngine::NativeEngine(asio::any_io_executor executor, EngineOptions options
       cgroups_(std::move(cgroups)),
       ids_(std::make_shared<IdRanges>()),
       storage_(std::make_shared<Storage>(executor_, options_.storage_dir)),
-      janitor_(std::make_shared<Janitor>(cgroups_, ids_)) {
+      network_(std::make_shared<FullNetwork>(instance_.id(), instance_.dir())),
+      janitor_(std::make_shared<Janitor>(cgroups_, ids_, network_)) {
   if (options_.zygotes == 0)
     options_.zygotes = std::clamp(std::thread::hardware_concurrency(), 1U, 4U);
 }
@@ -85,8 +88,10 @@ NativeEngine::~NativeEngine() {
   adopted_.clear();
   // Sandboxes that others still hold bury themselves later; their groups are empty of processes by
   // then.
-  for (const auto& sandbox : living()) janitor_->bury({sandbox->group(), UniqueFd(), 0, nullptr});
+  for (const auto& sandbox : living())
+    janitor_->bury({sandbox->group(), UniqueFd(), 0, nullptr, Network::none});
   janitor_->finish();
+  if (owns_remains_) network_->close();
   cgroups_->close();
 }
 
@@ -109,6 +114,14 @@ Result<void> NativeEngine::prepare() {
         std::to_string(recovery_.processes) + " process(es)");
   for (const std::string& problem : recovery_.problems) log("recovery: " + problem);
   return {};
+}
+
+void NativeEngine::open_network() {
+  owns_remains_ = true;
+  if (!options_.full_network) return;
+  network_->open(*options_.full_network);
+  if (auto ready = network_->check(); !ready)
+    log("no sandbox can have a network: " + ready.error().what + "; " + ready.error().hint);
 }
 
 std::shared_ptr<NativeSandbox> NativeEngine::bring_to_life(Birth birth) {

@@ -9,6 +9,7 @@
 #include "engine/cgroups.hpp"
 #include "engine/engine.hpp"
 #include "engine/filter.hpp"
+#include "engine/full_network.hpp"
 #include "engine/id_ranges.hpp"
 #include "engine/instance.hpp"
 #include "engine/janitor.hpp"
@@ -30,6 +31,7 @@ class NativeEngine final : public Engine {
   Result<void> prepare();
   // Goes on where the last engine of this name was.
   Result<void> take_over(Succession succession);
+  void open_network();
 
   asio::awaitable<Result<std::shared_ptr<Sandbox>>> create(SandboxSpec spec) override;
   asio::awaitable<Result<std::shared_ptr<Sandbox>>> create_cold(SandboxSpec spec) override;
@@ -85,8 +87,10 @@ class NativeEngine final : public Engine {
   std::shared_ptr<Cgroups> cgroups_;
   std::shared_ptr<IdRanges> ids_;
   std::shared_ptr<Storage> storage_;
+  std::shared_ptr<FullNetwork> network_;
   std::shared_ptr<KeeperLink> keeper_;  // only with a fixed name
   std::uint32_t epoch_ = 0;
+  bool owns_remains_ = false;  // Nobody else is, or will be, this instance.
   FilterProgram fence_;
   FilterProgram strict_gate_;
   FilterProgram browser_gate_;

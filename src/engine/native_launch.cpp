@@ -244,6 +244,8 @@ asio::awaitable<Result<std::shared_ptr<NativeSandbox>>> NativeEngine::launch(
     asio::steady_timer pause(executor_, 1ms);
     co_await pause.async_wait(asio::use_awaitable);
   }
+  Network network = spec.network;
+  if (network == Network::full) CO_TRY(network_->check());
   auto mounting = mount_storage(spec);
   StorageMounts mounts = CO_TRY(co_await std::move(mounting));
   Birth birth;
@@ -258,7 +260,8 @@ asio::awaitable<Result<std::shared_ptr<NativeSandbox>>> NativeEngine::launch(
     UniqueFd pidfd =
         birth.pidfd ? UniqueFd(::fcntl(birth.pidfd.get(), F_DUPFD_CLOEXEC, 3)) : UniqueFd();
     if (birth.storage) birth.storage->end();
-    janitor->bury({birth.group, std::move(pidfd), birth.first_id, std::move(birth.storage)});
+    janitor->bury(
+        {birth.group, std::move(pidfd), birth.first_id, std::move(birth.storage), network});
   });
   if (!rootless_) birth.first_id = CO_TRY(ids_->take());
   JoinFds joins = CO_TRY(cgroups_->join_fds(birth.group));
@@ -272,6 +275,7 @@ asio::awaitable<Result<std::shared_ptr<NativeSandbox>>> NativeEngine::launch(
   create.read_only = spec.root == RootMode::read_only;
   create.loopback = spec.network != Network::none;
   if (spec.network == Network::proxied) create.proxy_port = spec.proxy_port;
+  if (spec.network == Network::full) create.resolv_conf = network_->resolv_conf();
   create.browser = spec.tier == SyscallTier::browser;
   create.sample_memory = !cgroups_->limits_memory();
   create.memory_bytes = spec.limits.memory_bytes;
@@ -301,6 +305,12 @@ asio::awaitable<Result<std::shared_ptr<NativeSandbox>>> NativeEngine::launch(
   birth.spec = std::move(spec);
   birth.group = std::move(limited->group);
   CO_TRY(std::move(limited->result));
+  if (network == Network::full) {
+    // While the child builds its file system. No program runs before this function has returned.
+    UniqueFd copy(::fcntl(birth.pidfd.get(), F_DUPFD_CLOEXEC, 3));
+    auto attaching = network_->attach(std::move(copy), birth.first_id);
+    CO_TRY(co_await std::move(attaching));
+  }
 
   // The sandbox object first: its end must be seen even while it is being greeted.
   auto channel = birth.channel;
@@ -308,8 +318,10 @@ asio::awaitable<Result<std::shared_ptr<NativeSandbox>>> NativeEngine::launch(
   auto sandbox = bring_to_life(std::move(birth));
   auto greeted = greet(sandbox, channel, std::move(greeting));
   wire::Hello hello = CO_TRY(co_await on_strand(channel->executor(), std::move(greeted)));
-  sandbox->learn(isolation_of(sandbox->spec(), hello, *cgroups_, rootless_, sizes),
-                 std::move(hello.step_micros));
+  Isolation isolation = isolation_of(sandbox->spec(), hello, *cgroups_, rootless_, sizes);
+  if (network == Network::full)
+    for (IsolationFact& fact : network_->facts()) isolation.facts.push_back(std::move(fact));
+  sandbox->learn(std::move(isolation), std::move(hello.step_micros));
   co_return sandbox;
 }
 

@@ -126,7 +126,8 @@ void NativeSandbox::bury_once() {
     storage = std::move(birth_.storage);
   }
   if (storage) storage->end();
-  bury_(Remains{birth_.group, std::move(copy), birth_.first_id, std::move(storage)});
+  bury_(Remains{birth_.group, std::move(copy), birth_.first_id, std::move(storage),
+                birth_.spec.network});
 }
 
 Result<void> NativeSandbox::check_ready() const {

@@ -43,6 +43,7 @@ struct Remains {
   UniqueFd pidfd;
   std::uint32_t first_id = 0;
   std::shared_ptr<StorageLease> storage;
+  Network network = Network::none;
 };
 
 class NativeExecution;

@@ -110,6 +110,7 @@ asio::awaitable<Result<void>> NativeEngine::leave() {
   auto leaving = keeper_->leave();
   co_await std::move(leaving);
   instance_.leave();
+  owns_remains_ = false;
   std::lock_guard lock(mutex_);
   living_.clear();  // The others live, but not with us.
   co_return ended;

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "engine/cgroups.hpp"
+#include "engine/full_network.hpp"
 #include "engine/keeper_link.hpp"
 #include "os/file.hpp"
 #include "os/pidfd.hpp"
@@ -89,9 +90,17 @@ void tidy(const fs::path& dir, RecoveryReport& report) {
 }
 
 void sweep(const Succession& succession, RecoveryReport& report) {
+  const Instance& instance = succession.instance;
   std::set<std::string> spared;
-  for (const Legacy& legacy : succession.living) spared.insert(legacy.record.group.name);
-  CgroupSweep found = sweep_cgroups(succession.instance.id(), spared);
+  std::set<std::string> links;
+  for (const Legacy& legacy : succession.living) {
+    spared.insert(legacy.record.group.name);
+    if (legacy.record.spec.network == Network::full)
+      links.insert(link_of(instance.id(), legacy.record.first_id));
+  }
+  CgroupSweep found = sweep_cgroups(instance.id(), spared);
+  for (std::string& problem : sweep_network(instance.dir(), instance.id(), links))
+    report.problems.push_back(std::move(problem));
   report.sandboxes += found.sandboxes;
   report.processes += found.processes;
   for (std::string& problem : found.problems) report.problems.push_back(std::move(problem));

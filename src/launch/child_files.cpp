@@ -130,6 +130,23 @@ int mount_overlay(Child& child, const char* target, const char* where, const cha
   return ::mount("overlay", where, "overlay", flags, options.bytes);
 }
 
+// In the upper layer, where it hides the environment's, link or file. On a disk a program may have
+// put a folder into its place: then that is what there is.
+int write_resolv_conf(const Child& child) noexcept {
+  if (child.plan.resolv_conf == nullptr) return 0;
+  if (make_folder(child, {"upper/etc", 0755, 0}) != 0) return -1;
+  Text path = written(child, "upper/etc/resolv.conf");
+  if (::unlink(path.bytes) != 0 && errno != ENOENT) return errno == EISDIR ? 0 : -1;
+  int file = ::open(path.bytes, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (file < 0) return -1;
+  std::size_t size = ::strlen(child.plan.resolv_conf);
+  ssize_t n = ::write(file, child.plan.resolv_conf, size);
+  int err = errno;
+  ::close(file);
+  errno = err;
+  return n == static_cast<ssize_t>(size) ? 0 : -1;
+}
+
 // Whether a folder, and nothing that only looks like one, is where something is to be mounted.
 int check_folder(const char* path) noexcept {
   int there = open_folder(AT_FDCWD, path);
@@ -168,6 +185,7 @@ int scratch_folders(Child& child) noexcept {
   };
   for (const Folder& folder : kFolders)
     if (make_folder(child, folder) != 0) return -1;
+  if (write_resolv_conf(child) != 0) return -1;
   for (std::size_t i = 0; i < child.plan.volume_count; ++i) {
     Text upper = written(child, "upper");
     int top = open_folder(AT_FDCWD, upper.bytes);

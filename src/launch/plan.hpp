@@ -82,6 +82,7 @@ struct LaunchPlan {
   std::span<const char* const> masked_files;  // names in /proc
   std::span<const char* const> masked_folders;
 
+  const char* resolv_conf = nullptr;  // what /etc/resolv.conf says; absent: what it does anyway
   bool disk = false;  // Comes first of the mounts that arrive on sync_socket; then the volumes.
   std::array<const char*, kMaxVolumes> volume_targets{};
   std::size_t volume_count = 0;

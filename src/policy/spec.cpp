@@ -60,6 +60,8 @@ std::string_view to_string(Network network) noexcept {
       return "loopback";
     case Network::proxied:
       return "proxied";
+    case Network::full:
+      return "full";
   }
   return "none";
 }

@@ -38,6 +38,7 @@ enum class Network {
   none,      // an empty network namespace; not even loopback is up
   loopback,  // 127.0.0.1 works inside; nothing else can be reached
   proxied,   // the same, and connections to a port there come out of Sandbox::accept_egress()
+  full,      // public addresses of the internet; only where EngineOptions::full_network says so
 };
 
 // Which system calls the workload may make.

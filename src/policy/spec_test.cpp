@@ -61,6 +61,7 @@ TEST(Spec, APoolKeyHoldsAllThatASandboxIsMadeOf) {
       [](SandboxSpec& s) { s.root = RootMode::read_only; },
       [](SandboxSpec& s) { s.network = Network::none; },
       [](SandboxSpec& s) { s.network = Network::proxied; },
+      [](SandboxSpec& s) { s.network = Network::full; },
       [](SandboxSpec& s) {
         s.network = Network::proxied;
         s.proxy_port = 8080;

@@ -75,6 +75,7 @@ struct Create {
   bool read_only = false;
   bool loopback = false;
   std::uint16_t proxy_port = 0;  // 0: nobody listens for connections to be handed out.
+  std::string resolv_conf;       // Empty: /etc/resolv.conf is the environment's.
   bool browser = false;
   bool sample_memory = false;  // No cgroup holds the memory limit: the guest watches it.
   std::uint64_t memory_bytes = 0;
@@ -87,8 +88,8 @@ struct Create {
   template <class V>
   void fields(V& v) {
     v(first_id), v(into_cgroup), v(join_count), v(cpu_join_last), v(read_only), v(loopback),
-        v(proxy_port), v(browser), v(sample_memory), v(memory_bytes), v(scratch_bytes),
-        v(file_bytes), v(inodes), v(pids), v(disk), v(volumes);
+        v(proxy_port), v(resolv_conf), v(browser), v(sample_memory), v(memory_bytes),
+        v(scratch_bytes), v(file_bytes), v(inodes), v(pids), v(disk), v(volumes);
   }
 };
 

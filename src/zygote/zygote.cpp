@@ -156,6 +156,7 @@ LaunchPlan Zygote::plan_for(const Create& create, const std::vector<UniqueFd>& f
     plan.layers[i] = {layer_paths_[i].c_str(), configure_.layers[i].target.c_str()};
   plan.masked_files = masked_files_;
   plan.masked_folders = masked_folders_;
+  if (!create.resolv_conf.empty()) plan.resolv_conf = create.resolv_conf.c_str();
   plan.disk = create.disk;
   plan.volume_count = create.volumes.size();
   for (std::size_t i = 0; i < plan.volume_count; ++i)

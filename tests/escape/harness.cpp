@@ -178,7 +178,7 @@ void Escape::SetUp() {
   if (::geteuid() != 0)
     GTEST_SKIP() << "attacks are proven by root of the machine; run the suite as root";
   plant_canaries();
-  Result<std::unique_ptr<Engine>> engine = Engine::start(context_.get_executor());
+  Result<std::unique_ptr<Engine>> engine = Engine::start(context_.get_executor(), options());
   ASSERT_TRUE(engine) << engine.error().what;
   engine_ = std::move(*engine);
   Result<SandboxPtr> first =

@@ -60,6 +60,7 @@ class Escape : public testing::Test {
  protected:
   void SetUp() override;
   void TearDown() override;
+  virtual EngineOptions options() { return {}; }
 
   // Says which case this is. Without it a test leaves no record.
   void begin(std::string name, std::string title);

@@ -1,5 +1,5 @@
 // A daemon for tests to kill, with sandboxes that are to outlive it.
-//   kept_victim RUNTIME_DIR CACHE_DIR INSTANCE WHAT [COUNT [STORAGE_DIR]]
+//   kept_victim RUNTIME_DIR CACHE_DIR INSTANCE|- WHAT [COUNT [STORAGE_DIR]]
 // WHAT: plain    COUNT kept sandboxes
 //       all      20 of them: 0 counts on stdout, 1 has a file, 2 is paused, 3 has a terminal, 4
 //       runs
@@ -8,6 +8,7 @@
 //       loose    one kept, one not, and a pool
 //       crowd    one with COUNT programs that all end in three seconds
 //       storage  one kept and one not, each with a disk (kept, loose) and the volume `shared`
+//       network  one kept and COUNT not, each with a network; "loose_network": COUNT, none kept
 //       churn    makes, keeps, uses and ends sandboxes until it is killed
 // Says "ready", the pids of its sandboxes, and waits for its end.
 #include <unistd.h>
@@ -85,6 +86,17 @@ class Victim {
     engine_.must(boxes_[0]->keep("kept"));
   }
 
+  void network(int loose, bool one_kept) {
+    SandboxSpec spec = spec_of(Preset::standard);
+    spec.network = Network::full;
+    if (one_kept) {
+      boxes_.push_back(engine_.sandbox(spec));
+      engine_.must(boxes_[0]->write_file(kTool, std::string(tool_image()), 0755));
+      engine_.must(boxes_[0]->keep("kept"));
+    }
+    for (int i = 0; i < loose; ++i) boxes_.push_back(engine_.sandbox(spec));
+  }
+
   [[noreturn]] void churn() {
     ready();
     std::mt19937 random(std::random_device{}());
@@ -158,8 +170,9 @@ int run(int argc, char** argv) {
   EngineOptions options;
   options.runtime_dir = argv[1];
   options.cache_dir = argv[2];
-  options.instance = argv[3];
+  if (std::string(argv[3]) != "-") options.instance = argv[3];
   options.zygotes = 1;
+  if (std::string(argv[4]).ends_with("network")) options.full_network = FullNetworkOptions{};
   if (argc > 6) options.storage_dir = argv[6];
   if (const char* seconds = std::getenv("ASR_KEEP_FOR"))
     options.keep_for = std::chrono::seconds(std::stoi(seconds));
@@ -171,6 +184,7 @@ int run(int argc, char** argv) {
   if (what == "loose") victim.loose();
   if (what == "crowd") victim.crowd(count);
   if (what == "storage") victim.storage();
+  if (what.ends_with("network")) victim.network(count, what == "network");
   if (what == "churn") victim.churn();
   victim.ready();
   for (;;) ::pause();

@@ -218,12 +218,14 @@ sockaddr_in loopback(const char* port) {
   return address;
 }
 
-// serve PORT: an echo server on 127.0.0.1; "serve6 PORT" on [::1] only.
-int serve(char** arguments, int family) {
+// serve PORT: an echo server on 127.0.0.1; "serve6 PORT" on [::1] only, "serve_all PORT" on every
+// address.
+int serve(char** arguments, int family, in_addr_t where = htonl(INADDR_LOOPBACK)) {
   int listener = ::socket(family, SOCK_STREAM, 0);
   int on = 1;
   ::setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   sockaddr_in v4 = loopback(arguments[0]);
+  v4.sin_addr.s_addr = where;
   sockaddr_in6 v6{};
   v6.sin6_family = AF_INET6;
   v6.sin6_port = v4.sin_port;
@@ -262,6 +264,32 @@ int dial(char** arguments) {
   if (socket >= 0 && ::connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0)
     errno = 0;
   return report("dialled", errno == 0 ? 1 : 0);
+}
+
+// reach tcp|udp ADDRESS PORT [SOURCE]: what a server there says.
+int reach(char** arguments) {
+  bool tcp = ::strcmp(arguments[0], "tcp") == 0;
+  int socket = ::socket(AF_INET, tcp ? SOCK_STREAM : SOCK_DGRAM, 0);
+  timeval patience{1, 0};
+  ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  ::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+  sockaddr_in own{};
+  own.sin_family = AF_INET;
+  if (arguments[3] != nullptr) {
+    own.sin_addr.s_addr = ::inet_addr(arguments[3]);
+    if (::bind(socket, reinterpret_cast<sockaddr*>(&own), sizeof own) != 0)
+      return report("bound", -1);
+  }
+  sockaddr_in address = loopback(arguments[2]);
+  address.sin_addr.s_addr = ::inet_addr(arguments[1]);
+  char text[256];
+  ssize_t n = -1;
+  if (::connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 &&
+      ::send(socket, "?", 1, MSG_NOSIGNAL) == 1)
+    n = ::recv(socket, text, sizeof text, 0);
+  if (n <= 0) return report("unreached", 0);
+  ::printf("reached %.*s\n", static_cast<int>(n), text);
+  return 0;
 }
 
 // socket PATH: a listening unix socket at a path, for as long as it lives.
@@ -349,6 +377,7 @@ constexpr Command kCommands[] = {
     {"flood", 0, flood},
     {"tree", 0, tree},
     {"dial", 1, dial},
+    {"reach", 3, reach},
     {"socket", 1, unix_socket},
     {"forbidden", 0, forbidden},
     {"cat", 1, cat},
@@ -356,6 +385,7 @@ constexpr Command kCommands[] = {
     {"id", 0, id},
     {"terminal", 0, terminal},
     {"serve", 1, [](char** a) { return serve(a, AF_INET); }},
+    {"serve_all", 1, [](char** a) { return serve(a, AF_INET, INADDR_ANY); }},
     {"serve6", 1, [](char** a) { return serve(a, AF_INET6); }},
 };
 

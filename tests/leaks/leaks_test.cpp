@@ -10,8 +10,10 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "os/nftables.hpp"
 #include "snapshot.hpp"
 #include "support/engine_fixture.hpp"
+#include "support/small_internet.hpp"
 
 namespace asr::test {
 namespace {
@@ -267,6 +269,39 @@ TEST_F(Leaks, StoppingWhileAPoolRefillsLeavesNothingBehind) {
     std::this_thread::sleep_for(std::chrono::milliseconds(i));
     engine.stop();
   }
+  expect_as(outside);
+}
+
+TEST_F(Leaks, SandboxesWithANetworkLeaveNothingBehind) {
+  SmallInternet internet;
+  auto links = [&] { return internet.routes().links()->size(); };
+  std::size_t links_before = links();
+  options_.full_network = FullNetworkOptions{};
+  SandboxSpec spec = spec_of(Preset::standard);
+  spec.network = Network::full;
+  Counts outside = now();
+  {
+    TestEngine engine(options_);
+    scope_.instances.insert(engine->instance_dir().filename().native());
+    auto live = [&] {
+      auto sandbox = engine.sandbox(spec);
+      EXPECT_TRUE(engine.sh(*sandbox, "cat /proc/net/route").status.ok());
+      engine.must(sandbox->destroy());
+    };
+    for (int i = 0; i < 20; ++i) live();
+    std::this_thread::sleep_for(500ms);
+    Counts before = now();
+    for (int i = 0; i < 200; ++i) live();
+    Counts tolerances = kTolerances;
+    tolerances["cgroups"] = 64;
+    tolerances["resident KiB"] = kMeasureMemory ? before["resident KiB"] / 10 : 1 << 30;
+    EXPECT_EQ(settle(
+                  before, [&] { return now(); }, tolerances, 10s),
+              "");
+    engine.stop();
+  }
+  EXPECT_EQ(links(), links_before);
+  EXPECT_EQ(*run_nft("list tables"), "");
   expect_as(outside);
 }
 

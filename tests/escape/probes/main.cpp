@@ -16,9 +16,9 @@ namespace {
 using namespace probes;
 
 std::vector<std::span<const Case>> all_cases() {
-  return {resource_cases(), storage_cases(),   budget_cases(),     process_cases(),
-          proc_cases(),     namespace_cases(), descriptor_cases(), syscall_cases(),
-          socket_cases(),   file_cases(),      terminal_cases(),   posture_cases()};
+  return {resource_cases(),  storage_cases(),    budget_cases(),  process_cases(), proc_cases(),
+          namespace_cases(), descriptor_cases(), syscall_cases(), socket_cases(),  network_cases(),
+          file_cases(),      terminal_cases(),   posture_cases()};
 }
 
 const Case* find(std::string_view name) {

@@ -105,6 +105,7 @@ std::span<const Case> namespace_cases();
 std::span<const Case> descriptor_cases();
 std::span<const Case> syscall_cases();
 std::span<const Case> socket_cases();
+std::span<const Case> network_cases();
 std::span<const Case> file_cases();
 std::span<const Case> terminal_cases();
 std::span<const Case> posture_cases();
