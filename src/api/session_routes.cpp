@@ -157,6 +157,34 @@ asio::awaitable<Result<Reply>> isolation(ApiParts parts, CallPtr call) {
   co_return Reply{200, json::object{{"isolation", json_of(sandbox->isolation())}}, false, {}};
 }
 
+json::object network_of(const Session& session) {
+  json::object body = json_of(session.request().network);
+  if (const SessionEgress* egress = session.egress()) {
+    EgressCounts counts = egress->counts();
+    body["attempts"] = counts.attempts;
+    body["denied"] = counts.denied;
+    body["bytes_up"] = counts.bytes_up;
+    body["bytes_down"] = counts.bytes_down;
+    body["connections"] = counts.connections;
+  }
+  return body;
+}
+
+asio::awaitable<Result<Reply>> get_network(ApiParts parts, CallPtr call) {
+  auto finding = find(parts, call, Access::look);
+  auto session = CO_TRY(co_await std::move(finding));
+  co_return Reply{200, network_of(*session), false, {}};
+}
+
+asio::awaitable<Result<Reply>> set_network(ApiParts parts, CallPtr call) {
+  auto finding = find(parts, call, Access::use);
+  auto session = CO_TRY(co_await std::move(finding));
+  NetworkRequest network = CO_TRY(network_request_from(call->body));
+  auto setting = parts.sessions.set_network(call->caller, session, std::move(network));
+  CO_TRY(co_await std::move(setting));
+  co_return Reply{200, network_of(*session), false, {}};
+}
+
 asio::awaitable<Result<Reply>> share(ApiParts parts, CallPtr call) {
   auto finding = find(parts, call, Access::use);
   auto session = CO_TRY(co_await std::move(finding));
@@ -271,6 +299,21 @@ std::vector<Route> session_routes(const ApiParts& parts) {
                     "Which guarantees hold for it",
                     with(isolation),
                     {{200, "Facts", "IsolationReport"}}});
+  routes.push_back({"GET",
+                    "/api/sessions/{id}/network",
+                    "getNetwork",
+                    tag,
+                    "Which hosts its programs may reach, and what went through",
+                    with(get_network),
+                    {{200, "Its network, without credentials", "NetworkState"}}});
+  routes.push_back({"PUT",
+                    "/api/sessions/{id}/network",
+                    "setNetwork",
+                    tag,
+                    "Replace the list; what it no longer allows is cut at once",
+                    with(set_network),
+                    {{200, "Its network, without credentials", "NetworkState"}},
+                    "Network"});
   routes.push_back({"POST",
                     "/api/sessions/{id}/shares",
                     "shareSession",

@@ -46,6 +46,11 @@ struct Settings {
   std::chrono::seconds usage_every{60};
   std::uint64_t most_volume_bytes = 64ULL << 30;
   std::uint32_t most_volumes_per_key = 100;
+  bool full_network = false;
+  std::string full_network_range = "10.233.0.0/16";
+  std::vector<std::string> full_network_allow;
+  std::vector<std::string> resolvers;
+  std::string network_trust;  // a PEM file
   std::uint32_t pool_size = 4;
   double rate_per_key = 2000;
   double rate_per_address = 4000;

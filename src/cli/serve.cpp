@@ -82,6 +82,7 @@ class Server {
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<KeyRing> keys_;
+  std::unique_ptr<EgressDialer> dialer_;
   std::unique_ptr<Sessions> sessions_;
   std::unique_ptr<Webhooks> webhooks_;
   std::unique_ptr<Api> api_;
@@ -178,6 +179,12 @@ Result<void> Server::start_engine() {
   engine.instance = instance_of(settings_.storage);
   engine.keep_for = settings_.keep_for;
   engine.storage_dir = settings_.storage;
+  if (settings_.full_network) {
+    engine.full_network.emplace();
+    engine.full_network->range = settings_.full_network_range;
+    engine.full_network->allow = settings_.full_network_allow;
+    if (!settings_.resolvers.empty()) engine.full_network->resolvers = settings_.resolvers;
+  }
   engine.log = [this](std::string_view line) { log_.info(line); };
   auto started = Engine::start(context_.get_executor(), std::move(engine));
   if (!started && started.error().code == Errc::conflict)
@@ -211,6 +218,11 @@ Result<void> Server::start() {
   sessions.storage = settings_.storage;
   sessions.usage_every = settings_.usage_every;
   sessions.volumes = {settings_.most_volume_bytes, settings_.most_volumes_per_key};
+  DialerSettings dialer;
+  dialer.trust = settings_.network_trust;
+  dialer.threads = 4;
+  dialer_ = TRY(EgressDialer::make(std::move(dialer)));
+  sessions.dialer = dialer_.get();
   NodeName node = TRY(node_name());
   sessions_ = std::make_unique<Sessions>(context_.get_executor(), *store_, log_, std::move(node),
                                          std::move(sessions));

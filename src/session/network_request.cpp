@@ -9,7 +9,7 @@ namespace asr {
 
 namespace {
 
-constexpr std::array<std::string_view, 3> kModes{"none", "allow", "full"};
+constexpr std::array<std::string_view, 4> kModes{"none", "allow", "public", "full"};
 
 std::string text_of(const json::value& value) { return std::string(value.get_string()); }
 
@@ -72,8 +72,8 @@ Result<NetworkRequest> network_request_from(const json::object& body) {
   if (found == kModes.end()) return fail(Errc::invalid, "/network/mode: no such mode");
   request.mode = static_cast<NetworkMode>(found - kModes.begin());
   const json::value* allow = body.if_contains("allow");
-  if (request.mode == NetworkMode::none && (allow || body.contains("bytes")))
-    return fail(Errc::invalid, "/network: the mode none has neither hosts nor bytes",
+  if (!request.needs_proxy() && (allow || body.contains("bytes")))
+    return fail(Errc::invalid, "/network: the mode " + mode + " has neither hosts nor bytes",
                 "\"mode\": \"allow\" opens the hosts of a list");
   std::vector<EgressRule> rules;
   if (allow)
@@ -89,7 +89,7 @@ Result<NetworkRequest> network_request_from(const json::object& body) {
   std::uint64_t bytes = 0;
   if (const json::value* most = body.if_contains("bytes")) bytes = TRY(bytes_of(*most));
   EgressScope scope =
-      request.mode == NetworkMode::full ? EgressScope::any_public : EgressScope::listed;
+      request.mode == NetworkMode::public_only ? EgressScope::any_public : EgressScope::listed;
   request.policy = TRY(EgressPolicy::make(std::move(rules), scope, bytes));
   return request;
 }

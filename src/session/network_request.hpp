@@ -1,4 +1,4 @@
-// The network somebody asks for: nothing, a list of hosts, or every public one.
+// The network somebody asks for: nothing, a list of hosts, every public one, or a real wire.
 #pragma once
 
 #include <string_view>
@@ -10,14 +10,21 @@
 
 namespace asr {
 
-enum class NetworkMode { none, allow, full };
+enum class NetworkMode {
+  none,
+  allow,        // the hosts of a list, through the proxy
+  public_only,  // "public": every public host, through the proxy
+  full,         // a network device; see Network::full
+};
 std::string_view to_string(NetworkMode mode) noexcept;
 
 struct NetworkRequest {
   NetworkMode mode = NetworkMode::none;
-  EgressPolicy policy;  // denies everything with NetworkMode::none
+  EgressPolicy policy;  // denies everything where there is no proxy
 
-  bool needs_proxy() const noexcept { return mode != NetworkMode::none; }
+  bool needs_proxy() const noexcept {
+    return mode == NetworkMode::allow || mode == NetworkMode::public_only;
+  }
 };
 
 // `body` fits the schema Network. Errors name their place, and no credential.

@@ -49,12 +49,12 @@ TEST(NetworkRequests, HostsPortsAndCredentials) {
 }
 
 TEST(NetworkRequests, FullIsEveryPublicHost) {
-  auto full = read(R"({"mode":"full"})");
-  ASSERT_TRUE(full);
-  auto rule = full->policy.match(*canonical_host("anything.example"), 12345);
+  auto open = read(R"({"mode":"public"})");
+  ASSERT_TRUE(open);
+  auto rule = open->policy.match(*canonical_host("anything.example"), 12345);
   ASSERT_TRUE(rule);
   EXPECT_EQ(rule->reach, Reach::public_only);
-  EXPECT_TRUE(check_allowed(*full, Role::user));
+  EXPECT_TRUE(check_allowed(*open, Role::user));
 }
 
 TEST(NetworkRequests, PrivateAddressesAreAnOperatorsToGive) {

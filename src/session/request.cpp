@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "base/units.hpp"
-#include "session/network_request.hpp"
 
 namespace asr {
 
@@ -131,10 +130,10 @@ Result<SessionRequest> session_request_from(const json::object& body) {
   if (const json::value* volumes = body.if_contains("volumes"))
     for (const json::value& volume : volumes->get_array())
       request.volumes.push_back(mount_of(volume.get_object()));
-  // What is not given must not be promised.
   if (const json::value* network = body.if_contains("network"))
-    if (TRY(network_request_from(network->get_object())).needs_proxy())
-      return fail(Errc::unsupported, "/network/mode: sessions have no network yet");
+    request.network = TRY(network_request_from(network->get_object()));
+  if (request.network.needs_proxy()) request.spec.network = Network::proxied;
+  if (request.network.mode == NetworkMode::full) request.spec.network = Network::full;
   if (const json::value* env = body.if_contains("env")) request.env = texts_of(*env);
   if (const json::value* labels = body.if_contains("labels")) request.labels = texts_of(*labels);
   if (const json::value* files = body.if_contains("files"))
@@ -166,7 +165,7 @@ json::object json_of(const Limits& limits) {
 json::object json_of(const SessionRequest& request) {
   json::object out{{"environment", request.environment},  {"provider", request.provider},
                    {"preset", to_string(request.preset)}, {"tier", to_string(request.spec.tier)},
-                   {"network", {{"mode", "none"}}},       {"limits", json_of(request.spec.limits)},
+                   {"network", json_of(request.network)}, {"limits", json_of(request.spec.limits)},
                    {"persistent", request.persistent}};
   if (request.ttl) out["ttl_s"] = request.ttl->count();
   if (request.idle) out["idle_s"] = request.idle->count();
@@ -180,15 +179,16 @@ json::object json_of(const SessionRequest& request) {
 std::string secrets_of(const SessionRequest& request) {
   json::object env;
   for (const auto& [name, value] : request.env) env[name] = value;
-  return to_text(json::object{{"env", std::move(env)}});
+  return to_text(json::object{{"env", std::move(env)},
+                              {"network", json_of(request.network, Secrets::included)}});
 }
 
-Result<void> restore_secrets(SessionRequest& request, const std::string& secrets) {
-  json::value parsed = TRY(parse_json(secrets));
-  const json::object* object = parsed.if_object();
-  const json::value* env = object ? object->if_contains("env") : nullptr;
-  if (env && env->is_object()) request.env = texts_of(*env);
-  return {};
+Result<SessionRequest> stored_request(const std::string& kept, const std::string& secrets) {
+  json::value body = TRY(parse_json(kept));
+  json::value sealed = TRY(parse_json(secrets));
+  if (!body.is_object() || !sealed.is_object()) return fail(Errc::internal, "a record is damaged");
+  for (auto& [name, value] : sealed.get_object()) body.get_object()[name] = std::move(value);
+  return session_request_from(body.get_object());
 }
 
 Result<CommandRequest> command_request_from(const json::object& body) {

@@ -12,6 +12,7 @@
 #include "engine/command.hpp"
 #include "net/json.hpp"
 #include "policy/spec.hpp"
+#include "session/network_request.hpp"
 
 namespace asr {
 
@@ -34,6 +35,7 @@ struct SessionRequest {
   SandboxSpec spec;  // preset, limits and network, put together; disk and volumes are not
   bool persistent = false;
   std::vector<VolumeMount> volumes;
+  NetworkRequest network;
   std::map<std::string, std::string> env;
   std::vector<InitialFile> files;
   std::map<std::string, std::string> labels;
@@ -43,11 +45,12 @@ struct SessionRequest {
 
 // `body` fits the schema SessionCreate.
 Result<SessionRequest> session_request_from(const json::object& body);
-// What is kept of it: everything but files and secrets. session_request_from() reads it again.
+// What is kept of it: everything but files and secrets.
 json::object json_of(const SessionRequest& request);
-// The secrets, for a place where they are sealed; and back again.
+// The secrets, for a place where they are sealed.
 std::string secrets_of(const SessionRequest& request);
-Result<void> restore_secrets(SessionRequest& request, const std::string& secrets);
+// Both put together again.
+Result<SessionRequest> stored_request(const std::string& kept, const std::string& secrets);
 
 struct CommandRequest {
   Command command;

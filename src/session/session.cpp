@@ -14,6 +14,7 @@ namespace {
 constexpr std::size_t kMostSessionOutput = 8 << 20;  // of all that have ended
 constexpr std::size_t kMostCommands = 200;           // that have ended
 constexpr std::size_t kMostRunning = 1000;
+constexpr std::uint32_t kMostAttempts = 50;  // told in a second
 
 json::value parsed(const std::string& text) {
   boost::system::error_code ec;
@@ -78,6 +79,38 @@ Result<std::shared_ptr<Sandbox>> Session::sandbox(Want want) const {
   return sandbox_;
 }
 
+void Session::set_sandbox(std::shared_ptr<Sandbox> sandbox) noexcept {
+  egress_.reset();
+  sandbox_ = std::move(sandbox);
+}
+
+void Session::set_egress(std::unique_ptr<SessionEgress> egress,
+                         std::map<std::string, std::string> trust) {
+  egress_ = std::move(egress);
+  trust_ = std::move(trust);
+}
+
+void Session::set_network(NetworkRequest network) {
+  if (egress_) egress_->replace(network.policy);
+  request_.network = std::move(network);
+}
+
+std::optional<std::uint64_t> Session::may_tell_attempt() noexcept {
+  auto now = Clock::now();
+  if (now - telling_since_ >= std::chrono::seconds(1)) {
+    telling_since_ = now;
+    told_attempts_ = 0;
+  }
+  if (told_attempts_++ < kMostAttempts) return std::exchange(unsaid_attempts_, 0);
+  ++unsaid_attempts_;
+  return std::nullopt;
+}
+
+void Session::leave() noexcept {
+  journal_->seal();
+  egress_.reset();
+}
+
 void Session::touch() noexcept {
   last_used_ = Clock::now();
   record_.active_ms = now_ms();
@@ -121,6 +154,7 @@ asio::awaitable<Result<std::shared_ptr<SessionCommand>>> Session::start_command(
     co_return fail(Errc::exhausted, "too many commands in this session",
                    "end some of those that run in the background");
   for (const auto& [name, value] : request_.env) request.command.env.emplace(name, value);
+  for (const auto& [name, value] : trust_) request.command.env.emplace(name, value);
   std::uint64_t number = ++command_count_;
   auto command = std::make_shared<SessionCommand>(executor_, number, std::move(request),
                                                   kMostCommandOutput, journal_);

@@ -7,6 +7,7 @@
 
 #include "engine/sandbox.hpp"
 #include "session/command.hpp"
+#include "session/egress.hpp"
 #include "session/request.hpp"
 #include "store/session_records.hpp"
 
@@ -37,7 +38,7 @@ class Session : public std::enable_shared_from_this<Session> {
   // wanted.
   enum class Want { running, alive };
   Result<std::shared_ptr<Sandbox>> sandbox(Want want = Want::running) const;
-  void set_sandbox(std::shared_ptr<Sandbox> sandbox) noexcept { sandbox_ = std::move(sandbox); }
+  void set_sandbox(std::shared_ptr<Sandbox> sandbox) noexcept;
   // Its computer ended by itself.
   bool has_lost_sandbox() const noexcept {
     return sandbox_ && sandbox_->state() == SandboxState::gone;
@@ -56,6 +57,14 @@ class Session : public std::enable_shared_from_this<Session> {
   Clock::time_point deadline() const noexcept;
   void set_life(std::int64_t expires_ms, std::int64_t idle_ms) noexcept;
 
+  // Its way out, where it has one, and what programs must trust for that.
+  void set_egress(std::unique_ptr<SessionEgress> egress, std::map<std::string, std::string> trust);
+  void set_trust(std::map<std::string, std::string> trust) { trust_ = std::move(trust); }
+  const SessionEgress* egress() const noexcept { return egress_.get(); }
+  void set_network(NetworkRequest network);
+  // How many were not told since the last that was; none: this one may not be, either.
+  std::optional<std::uint64_t> may_tell_attempt() noexcept;
+
   // Gets the command when it is over.
   using CommandEnd = std::function<void(std::shared_ptr<SessionCommand>)>;
   asio::awaitable<Result<std::shared_ptr<SessionCommand>>> start_command(CommandRequest request,
@@ -63,7 +72,7 @@ class Session : public std::enable_shared_from_this<Session> {
   // Those of an earlier life of the server; what the sandbox still runs goes on.
   void take_up(std::vector<JournaledCommand> commands, const CommandEnd& ended);
   // Its sandbox and its commands go on without this server.
-  void leave() noexcept { journal_->seal(); }
+  void leave() noexcept;
   Result<std::shared_ptr<SessionCommand>> command(std::string_view id) const;
   std::vector<std::shared_ptr<SessionCommand>> commands() const;  // The oldest first.
 
@@ -83,6 +92,11 @@ class Session : public std::enable_shared_from_this<Session> {
   Clock::time_point last_used_;
   int holds_ = 0;
   Clock::time_point expires_ = Clock::time_point::max();
+  std::unique_ptr<SessionEgress> egress_;
+  std::map<std::string, std::string> trust_;
+  Clock::time_point telling_since_;
+  std::uint32_t told_attempts_ = 0;  // since then
+  std::uint64_t unsaid_attempts_ = 0;
   std::uint64_t command_count_ = 0;
   std::map<std::uint64_t, std::shared_ptr<SessionCommand>> commands_;
 };

@@ -64,11 +64,18 @@ asio::awaitable<Result<void>> Sessions::resume(Caller caller, std::shared_ptr<Se
 asio::awaitable<Result<void>> Sessions::start_again(Caller caller,
                                                     std::shared_ptr<Session> session) {
   session->set_state(SessionState::creating);  // One at a time.
-  ScopeExit back([&] { session->set_state(SessionState::stopped); });
+  ScopeExit back([&] {
+    session->set_sandbox(nullptr);
+    session->set_state(SessionState::stopped);
+  });
   auto placing = volumes_->place(session->owner(), session->request().volumes);
   Volumes::Placed placed = CO_TRY(co_await std::move(placing));
   auto bringing = bring_up(session->id(), session->request(), std::move(placed.mounts));
   std::shared_ptr<Sandbox> sandbox = CO_TRY(co_await std::move(bringing));
+
+  session->set_sandbox(sandbox);
+  auto opening = open_network(session, sandbox);
+  CO_TRY(co_await std::move(opening));
 
   SessionRecord record = session->record();
   record.state = "ready";
@@ -88,7 +95,6 @@ asio::awaitable<Result<void>> Sessions::start_again(Caller caller,
   event.id = CO_TRY(co_await store_.write(std::move(work)));
   back.dismiss();
   session->record() = record;
-  session->set_sandbox(sandbox);
   session->set_state(SessionState::ready);
   session->set_life(record.expires_ms, record.idle_ms);
   session->touch();

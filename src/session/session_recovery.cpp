@@ -43,7 +43,14 @@ asio::awaitable<Result<void>> Sessions::recover() {
     }
     if (sandbox) ++adopted;
     std::string id = record.id;
-    auto revived = revive(record, std::move(sandbox));
+    auto revived = revive(record, sandbox);
+    if (revived && sandbox) {
+      // Without it the session has no network, which is what it must have rather than too much.
+      auto opening = open_network(*revived, sandbox);
+      if (auto opened = co_await std::move(opening); !opened)
+        log_.error("a session has lost its network",
+                   {{"session", id}, {"why", opened.error().what}});
+    }
     if (!revived) {
       log_.error("a session cannot be taken up", {{"session", id}, {"why", revived.error().what}});
       lost.push_back(std::move(record));
@@ -83,11 +90,8 @@ Result<std::shared_ptr<Session>> Sessions::revive(SessionRecord record,
                                                   std::shared_ptr<Sandbox> sandbox) {
   if (!providers_.contains(record.provider))
     return fail(Errc::not_found, "there is no provider " + record.provider);
-  json::value spec = TRY(parse_json(record.spec));
-  if (!spec.is_object()) return fail(Errc::internal, "its record is damaged");
-  SessionRequest request = TRY(session_request_from(spec.get_object()));
   std::string secrets = TRY(store_.secrets().open(record.sealed, record.id));
-  TRY(restore_secrets(request, secrets));
+  SessionRequest request = TRY(stored_request(record.spec, secrets));
   auto commands =
       TRY(CommandJournal::read(folder_of(record.id) / kJournalFile, kMostCommandOutput));
   auto session = std::make_shared<Session>(executor_, record, std::move(request), sandbox,

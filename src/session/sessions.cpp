@@ -45,6 +45,8 @@ Result<void> Sessions::admit(const Caller& caller, const SessionRequest& request
   if (request.spec.environment.kind != Environment::Kind::host && caller.role < Role::oper)
     return fail(Errc::denied, "this key may not name folders and archives of the server",
                 "use an environment the server offers, or a key with role operator");
+  if (auto allowed = check_allowed(request.network, caller.role); !allowed)
+    return fail(Errc::denied, "/network/allow: " + allowed.error().what, allowed.error().hint);
   if (live_.size() + creating_ >= settings_.most_sessions)
     return fail(Errc::exhausted, "the server holds as many sessions as it may",
                 "delete some, or try again later");
@@ -176,6 +178,8 @@ asio::awaitable<Result<std::shared_ptr<Session>>> Sessions::make_with(Caller cal
   SessionRecord record = record_of(caller, request, std::move(id), *sandbox);
   auto session = std::make_shared<Session>(executor_, record, std::move(request), sandbox,
                                            journal_of(record.id));
+  auto opening = open_network(session, sandbox);
+  CO_TRY(co_await std::move(opening));
   EventRecord event =
       event_of(*session, "session.ready",
                {{"environment", record.environment}, {"provider", record.provider}});

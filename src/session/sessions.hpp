@@ -31,6 +31,7 @@ struct SessionSettings {
   std::filesystem::path storage;         // sessions/<id> below it: what a session leaves on disk
   std::chrono::seconds usage_every{60};  // written down so often; zero: never
   VolumeSettings volumes;
+  EgressDialer* dialer = nullptr;  // none: sessions have no way out; outlives them all
 };
 
 // What the server counts about sessions.
@@ -83,6 +84,9 @@ class Sessions {
   asio::awaitable<Result<void>> pause(Caller caller, std::shared_ptr<Session> session);
   asio::awaitable<Result<void>> resume(Caller caller, std::shared_ptr<Session> session);
   asio::awaitable<Result<void>> remove(Caller caller, std::shared_ptr<Session> session);
+  // Only within the kind of network that the session was made with.
+  asio::awaitable<Result<void>> set_network(Caller caller, std::shared_ptr<Session> session,
+                                            NetworkRequest network);
   // The oldest first; sessions that are gone included.
   asio::awaitable<Result<std::vector<UsageRecord>>> usage_history(Caller caller, std::string id,
                                                                   std::int64_t from_ms,
@@ -129,6 +133,9 @@ class Sessions {
                                                              std::vector<Volume> volumes);
   SessionRecord record_of(const Caller& caller, const SessionRequest& request, std::string id,
                           const Sandbox& sandbox) const;
+  asio::awaitable<Result<void>> open_network(std::shared_ptr<Session> session,
+                                             std::shared_ptr<Sandbox> sandbox);
+  EgressProxy::Report report_of(const std::shared_ptr<Session>& session);
   std::int64_t expiry_of(std::optional<std::chrono::seconds> wanted) const;
   void take_in(const std::shared_ptr<Session>& session);
   void watch_sandbox(const std::shared_ptr<Session>& session,

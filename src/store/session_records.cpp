@@ -87,6 +87,12 @@ Result<void> update_session_sandbox(Database& database, std::string_view id,
                     sandbox, isolation, url);
 }
 
+Result<void> update_session_request(Database& database, std::string_view id, std::string_view spec,
+                                    std::string_view sealed) {
+  return change_one(database, named(id), "UPDATE sessions SET spec = ?2, sealed = ?3 WHERE id = ?1",
+                    id, spec, Blob{sealed});
+}
+
 Result<void> touch_sessions(Database& database,
                             std::span<const std::pair<std::string, std::int64_t>> active_ms) {
   for (const auto& [id, ms] : active_ms)

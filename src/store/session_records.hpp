@@ -52,6 +52,9 @@ Result<void> update_session_sandbox(Database& database, std::string_view id,
                                     std::string_view sandbox, std::string_view isolation,
                                     std::string_view url);
 
+Result<void> update_session_request(Database& database, std::string_view id, std::string_view spec,
+                                    std::string_view sealed);
+
 // Those that have gone in the meantime are passed over.
 Result<void> touch_sessions(Database& database,
                             std::span<const std::pair<std::string, std::int64_t>> active_ms);

@@ -1,0 +1,103 @@
+// The ways out of sessions: opened with their sandboxes, changed while they live, told of when they
+// are used.
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+
+#include "session/sessions.hpp"
+#include "session/trail.hpp"
+
+namespace asr {
+
+namespace {
+
+bool has_credentials(const EgressPolicy& policy) {
+  for (const auto& rule : policy.rules())
+    if (!rule->credentials.empty()) return true;
+  return false;
+}
+
+// What programs must trust, in a file where they can all read it; gives the variables that say so.
+asio::awaitable<Result<std::map<std::string, std::string>>> write_trust(
+    std::shared_ptr<Sandbox> sandbox, std::string certificate) {
+  bool writable = sandbox->spec().root == RootMode::writable;
+  std::string folder = writable ? "/etc/agent-sandbox" : "/tmp";
+  std::string path = folder + (writable ? "/ca.pem" : "/agent-sandbox-ca.pem");
+  std::string user = writable ? "root" : "user";
+  if (writable) {
+    auto making = sandbox->make_directory(folder, 0755, user);
+    auto made = co_await std::move(making);
+    if (!made && made.error().code != Errc::conflict) co_return fail(std::move(made).error());
+  }
+  auto writing = sandbox->write_file(path, trust_bundle(certificate), 0644, user);
+  CO_TRY(co_await std::move(writing));
+  co_return trust_variables(path);
+}
+
+}  // namespace
+
+asio::awaitable<Result<void>> Sessions::open_network(std::shared_ptr<Session> session,
+                                                     std::shared_ptr<Sandbox> sandbox) {
+  NetworkRequest network = session->request().network;
+  if (!network.needs_proxy()) co_return Result<void>();
+  if (!settings_.dialer)
+    co_return fail(Errc::unsupported, "/network/mode: this server opens no network");
+  SessionEgress::Parts parts{executor_, *settings_.dialer, log_, {}, report_of(session), 0};
+  auto egress = CO_TRY(SessionEgress::open(std::move(parts), sandbox, network.policy));
+  std::map<std::string, std::string> trust;
+  if (has_credentials(network.policy)) {
+    auto writing = write_trust(sandbox, egress->certificate());
+    trust = CO_TRY(co_await std::move(writing));
+  }
+  session->set_egress(std::move(egress), std::move(trust));
+  co_return Result<void>();
+}
+
+EgressProxy::Report Sessions::report_of(const std::shared_ptr<Session>& session) {
+  return [this, stopped = stopped_, weak = std::weak_ptr(session)](const EgressAttempt& attempt) {
+    auto of = weak.lock();
+    if (*stopped || !of || of->state() == SessionState::gone) return;
+    // A program that knocks without end costs no more than this.
+    auto unsaid = of->may_tell_attempt();
+    if (!unsaid) return;
+    json::object data = json_of(attempt);
+    if (*unsaid > 0) data["unsaid_before"] = *unsaid;
+    std::string type = attempt.allowed ? "network.allowed" : "network.denied";
+    asio::co_spawn(executor_, tell(event_of(*of, std::move(type), std::move(data))),
+                   asio::detached);
+  };
+}
+
+asio::awaitable<Result<void>> Sessions::set_network(Caller caller, std::shared_ptr<Session> session,
+                                                    NetworkRequest network) {
+  CO_TRY(check_allowed(network, caller.role));
+  if (!session->request().network.needs_proxy() || network.mode == NetworkMode::full)
+    co_return fail(
+        Errc::conflict, "a session's kind of network is decided when it is made",
+        "make it with \"network\": {\"mode\": \"allow\", \"allow\": []} to open hosts later");
+  SessionRequest request = session->request();
+  request.network = network;
+  // The sandbox has a door; with the mode none it leads nowhere.
+  if (network.mode == NetworkMode::none) request.network.mode = NetworkMode::allow;
+  SessionRecord record = session->record();
+  record.spec = to_text(json_of(request));
+  record.sealed = store_.secrets().seal(secrets_of(request), record.id);
+  json::object shown = json_of(request.network);
+  EventRecord event = event_of(*session, "session.network", shown);
+  auto change = [record](Database& database) {
+    return update_session_request(database, record.id, record.spec, record.sealed);
+  };
+  auto work = with_trail(std::move(change), event,
+                         audit_of(caller, "session.network", record.id, shown), store_.secrets());
+  event.id = CO_TRY(co_await store_.write(std::move(work)));
+  session->record().spec = record.spec;
+  session->record().sealed = record.sealed;
+  session->set_network(request.network);
+  events_.announce(std::move(event));
+  if (!has_credentials(network.policy) || !session->egress()) co_return Result<void>();
+  auto sandbox = CO_TRY(session->sandbox());
+  auto writing = write_trust(sandbox, session->egress()->certificate());
+  session->set_trust(CO_TRY(co_await std::move(writing)));
+  co_return Result<void>();
+}
+
+}  // namespace asr
