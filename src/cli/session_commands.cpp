@@ -22,10 +22,6 @@ struct Output {
   }
 };
 
-std::string session_path(const std::string& id, std::string_view rest = "") {
-  return "/api/sessions/" + percent_encode(id) + std::string(rest);
-}
-
 Result<json::value> call(const std::string& method, const std::string& path,
                          const json::value& body = nullptr) {
   Remote remote = TRY(Remote::find());
