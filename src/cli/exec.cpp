@@ -114,7 +114,8 @@ int exec(const ExecOptions& options, const CLI::App& parsed, const std::vector<s
 }
 
 void add_session_option(CLI::App& command, ExecOptions& options) {
-  command.add_option("--session", options.session, "in this session of a server, not in a new sandbox")
+  command
+      .add_option("--session", options.session, "in this session of a server, not in a new sandbox")
       ->type_name("ID")
       ->group("Session")
       ->take_last();
