@@ -102,14 +102,14 @@ bool Remote::is_ready() {
 }
 
 Result<json::value> Remote::insist(const std::string& method, const std::string& path,
-                                   const json::value& body, Patience patience,
-                                   Connection connection) {
+                                   const json::value& body, Patience patience, Repeat repeat) {
   bool knows_all = false;
   for (;;) {
     ClientRequest request = json_request(method, body);
-    request.only_once = connection == Connection::own;
+    request.only_once = repeat == Repeat::never;
     auto answer = exchange(std::move(request), path);
-    if (!answer && answer.error().code != Errc::not_found) return fail(answer.error());
+    bool was_taken = !answer && answer.error().code != Errc::not_found;  // perhaps
+    if (was_taken && repeat == Repeat::never) return fail(answer.error());
     // One that is only beginning does not know its sessions yet.
     bool is_unknown = answer && answer->status == 404 && !knows_all;
     bool is_later = !answer || answer->status == 429 || answer->status == 503;

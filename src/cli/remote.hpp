@@ -27,9 +27,8 @@ class Patience {
   std::chrono::steady_clock::time_point end_{};
 };
 
-// own: a new connection, so that a request is never sent twice. kept: the last one if it still
-// lives, which saves a round trip or more.
-enum class Connection { own, kept };
+// Whether a request may arrive twice, should the server die over it.
+enum class Repeat { never, harmless };
 
 // Of one thread: its calls block.
 class Remote {
@@ -47,11 +46,10 @@ class Remote {
   // Any answer; an error is one of the way there. not_found: nobody listens.
   Result<ClientResponse> exchange(ClientRequest request, const std::string& path);
 
-  // As call(), again and again while the server certainly has not taken it: nobody listens, it is
-  // only beginning, or wants fewer requests. Never a request that may have arrived.
+  // As call(), again and again while the server is away: nobody listens, it is only beginning, or
+  // wants fewer requests. What it may have taken already is sent again only where that is harmless.
   Result<json::value> insist(const std::string& method, const std::string& path,
-                             const json::value& body, Patience patience,
-                             Connection connection = Connection::own);
+                             const json::value& body, Patience patience, Repeat repeat);
   bool is_ready();  // and knows all of its sessions
 
  private:

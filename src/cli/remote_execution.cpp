@@ -89,7 +89,7 @@ struct RemoteExecution::Calls {
     auto answer = std::make_shared<Answer>(executor);
     asio::post(thread, [this, executor, answer, method = std::move(method), path = std::move(path),
                         body = std::move(body), patience] {
-      auto value = remote.insist(method, path, body, patience, Connection::kept);
+      auto value = remote.insist(method, path, body, patience, Repeat::harmless);
       asio::post(executor, [answer, value = std::move(value)]() mutable {
         answer->value = std::move(value);
         answer->told.ring();
@@ -125,11 +125,11 @@ asio::awaitable<Result<std::shared_ptr<RemoteExecution>>> RemoteExecution::start
   auto starting = execution->output_.started();
   execution->id_ = CO_TRY(co_await std::move(starting));
   if (command.stdin_mode == StdinMode::closed && !command.terminal) co_return execution;
-  // Keys should be quick; everything else should not come twice.
-  Connection connection = command.terminal ? Connection::kept : Connection::own;
+  // A key that comes twice can be seen, and a connection for each would be slow.
+  Repeat repeat = command.terminal ? Repeat::harmless : Repeat::never;
   auto lost = [output = &execution->output_](Error error) { output->give_up(std::move(error)); };
   execution->input_ = std::make_unique<RemoteInput>(
-      executor, remote.another({}), execution->path("/stdin"), connection, std::move(lost));
+      executor, remote.another({}), execution->path("/stdin"), repeat, std::move(lost));
   co_return execution;
 }
 

@@ -48,7 +48,7 @@ struct RemoteInput::Shared : std::enable_shared_from_this<RemoteInput::Shared> {
 };
 
 void RemoteInput::send_all(const std::stop_token& unwanted, Shared& shared, Remote remote,
-                           const std::string& path, Connection connection,
+                           const std::string& path, Repeat repeat,
                            const std::function<void(Error)>& lost) {
   auto has_work = [&] { return !shared.gathered.empty() || shared.ends; };
   for (bool ends = false; !ends;) {
@@ -62,7 +62,8 @@ void RemoteInput::send_all(const std::stop_token& unwanted, Shared& shared, Remo
     shared.tell_loop();
     json::object request = request_for(data);
     if (ends) request["eof"] = true;
-    auto sent = remote.insist("POST", path, request, Patience(kPatience), connection);
+    Repeat now = data.empty() ? Repeat::harmless : repeat;  // The end can be told twice.
+    auto sent = remote.insist("POST", path, request, Patience(kPatience), now);
     if (sent) continue;
     // A program that has ended or closed its input is no failure of ours.
     Errc code = sent.error().code;
@@ -81,11 +82,11 @@ void RemoteInput::send_all(const std::stop_token& unwanted, Shared& shared, Remo
 }
 
 RemoteInput::RemoteInput(boost::asio::any_io_executor executor, Remote remote, std::string path,
-                         Connection connection, std::function<void(Error)> lost)
+                         Repeat repeat, std::function<void(Error)> lost)
     : shared_(std::make_shared<Shared>(std::move(executor))),
-      thread_([shared = shared_, remote = std::move(remote), path = std::move(path), connection,
+      thread_([shared = shared_, remote = std::move(remote), path = std::move(path), repeat,
                lost = std::move(lost)](const std::stop_token& unwanted) {
-        send_all(unwanted, *shared, remote.another(unwanted), path, connection, lost);
+        send_all(unwanted, *shared, remote.another(unwanted), path, repeat, lost);
       }) {}
 
 RemoteInput::~RemoteInput() = default;

@@ -17,8 +17,8 @@ namespace asr {
 class RemoteInput {
  public:
   // `lost` is told, on the thread, when nobody knows how much of it has arrived.
-  RemoteInput(boost::asio::any_io_executor executor, Remote remote, std::string path,
-              Connection connection, std::function<void(Error)> lost);
+  RemoteInput(boost::asio::any_io_executor executor, Remote remote, std::string path, Repeat repeat,
+              std::function<void(Error)> lost);
   RemoteInput(const RemoteInput&) = delete;
   RemoteInput& operator=(const RemoteInput&) = delete;
   ~RemoteInput();  // What was not sent is not sent any more.
@@ -30,7 +30,7 @@ class RemoteInput {
  private:
   struct Shared;
   static void send_all(const std::stop_token& unwanted, Shared& shared, Remote remote,
-                       const std::string& path, Connection connection,
+                       const std::string& path, Repeat repeat,
                        const std::function<void(Error)>& lost);
 
   std::shared_ptr<Shared> shared_;

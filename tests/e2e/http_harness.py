@@ -75,7 +75,7 @@ def environment(**more):
 class Server:
     """One agent-sandbox serve with storage, home and working directory of its own."""
 
-    def __init__(self, *flags, env=None, storage=None, admin_key=ADMIN_KEY, wait=True):
+    def __init__(self, *flags, env=None, storage=None, admin_key=ADMIN_KEY, wait=True, port=0):
         self.folder = tempfile.mkdtemp(prefix="agent-sandbox-http-")
         self.storage = storage or os.path.join(self.folder, "storage")
         self.problems = []
@@ -84,7 +84,7 @@ class Server:
         self._log = open(os.path.join(self.folder, "log"), "w+b")
         words = {"HOME": self.folder, **({"AGENT_SANDBOX_ADMIN_KEY": admin_key} if admin_key else {}), **(env or {})}
         self.process = subprocess.Popen(
-            [os.path.abspath(BINARY), "serve", "--listen", "127.0.0.1:0", "--storage", self.storage, *flags],
+            [os.path.abspath(BINARY), "serve", "--listen", f"127.0.0.1:{port}", "--storage", self.storage, *flags],
             cwd=self.folder, env=environment(**words),
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._log)
         self.first_line = self.process.stdout.readline().decode()
