@@ -86,19 +86,21 @@ void add_create(CLI::App& group, Invocation& invocation) {
   auto output = std::make_shared<Output>();
   CLI::App* command = group.add_subcommand("create", "Make a session and print its id");
   command->add_option("--environment", options->environment, "Where its files come from");
-  command->add_option("--preset", options->preset, "strict or standard");
-  command->add_option("--memory", options->memory, "At most so much, such as 512M");
-  command->add_option("--disk", options->disk, "At most so much, such as 1G");
-  command->add_option("--cpus", options->cpus, "At most so many, such as 0.5");
-  command->add_option("--ttl", options->ttl, "How long it lives, such as 2h; 0: for ever");
-  command->add_option("--idle", options->idle, "How long it may be unused");
-  command->add_option("--env", options->env, "NAME=VALUE for its commands");
-  command->add_option("--label", options->labels, "NAME=VALUE to find it by");
-  command->add_flag(
-      "--persistent", options->persistent,
-      "Its files outlive its computer: it stops where others end, and can be resumed");
-  command->add_option("--volume", options->volumes,
-                      "NAME:/path or NAME:/path:ro: a volume, and where it is inside");
+  command->add_option("--preset", options->preset, "Limits to start from")
+      ->type_name("strict|standard");
+  command->add_option("--memory", options->memory, "At most so much, such as 512M")
+      ->type_name("SIZE");
+  command->add_option("--disk", options->disk, "At most so much, such as 1G")->type_name("SIZE");
+  command->add_option("--cpus", options->cpus, "At most so many, such as 0.5")->type_name("COUNT");
+  command->add_option("--ttl", options->ttl, "How long it lives, such as 2h; 0: for ever")
+      ->type_name("TIME");
+  command->add_option("--idle", options->idle, "How long it may be unused")->type_name("TIME");
+  command->add_option("--env", options->env, "A variable of its commands")->type_name("NAME=VALUE");
+  command->add_option("--label", options->labels, "To find it by")->type_name("NAME=VALUE");
+  command->add_flag("--persistent", options->persistent,
+                    "Its files stay when it stops, until it is removed");
+  command->add_option("--volume", options->volumes, "A volume, and where it is inside")
+      ->type_name("NAME:/PATH[:ro]");
   command->add_flag("--json", output->json, "The whole answer as JSON");
   command->callback([=, &invocation] {
     auto body = body_of(*options);
@@ -116,8 +118,9 @@ void add_list(CLI::App& group, Invocation& invocation) {
   auto labels = std::make_shared<std::vector<std::string>>();
   auto states = std::make_shared<std::vector<std::string>>();
   CLI::App* command = group.add_subcommand("list", "Sessions you may see, the newest first");
-  command->add_option("--label", *labels, "NAME=VALUE: only those");
-  command->add_option("--state", *states, "ready, paused, stopped or gone: only those");
+  command->add_option("--label", *labels, "Only those")->type_name("NAME=VALUE");
+  command->add_option("--state", *states, "Only those; gone ones must be asked for")
+      ->type_name("ready|paused|stopped|gone");
   command->add_flag("--json", output->json, "As JSON");
   command->callback([=, &invocation] {
     std::string path = "/api/sessions?limit=1000";

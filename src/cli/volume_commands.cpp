@@ -40,7 +40,7 @@ void add_create(CLI::App& group, Invocation& invocation) {
   auto size = std::make_shared<std::string>();
   CLI::App* command = group.add_subcommand("create", "Make a volume");
   command->add_option("name", *name, "Its name: a-z, 0-9, dot, dash and underscore")->required();
-  command->add_option("--size", *size, "At most so much in it, such as 1G");
+  command->add_option("--size", *size, "At most so much in it; 1G if not said")->type_name("SIZE");
   command->add_flag("--json", output->json, "As JSON");
   command->callback([=, &invocation] {
     json::object body{{"name", *name}};
