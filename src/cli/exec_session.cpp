@@ -39,7 +39,7 @@ asio::awaitable<Result<ExitStatus>> use_session(std::shared_ptr<Run> run,
 
 // The server cannot be told to end it, so the caller is told that it has not ended.
 void say_that_it_goes_on(const Error& why_not, const std::string& session, const std::string& id) {
-  if (why_not.code == Errc::conflict) return;  // It has ended by itself.
+  if (why_not.code != Errc::timeout) return;  // It has ended by itself.
   complain(Error(why_not.code, why_not.what,
                  "the command may go on; its output: agent-sandbox logs -f " + session + " " + id));
 }

@@ -47,7 +47,8 @@ class Remote {
   Result<ClientResponse> exchange(ClientRequest request, const std::string& path);
 
   // As call(), again and again while the server is away: nobody listens, it is only beginning, or
-  // wants fewer requests. What it may have taken already is sent again only where that is harmless.
+  // wants fewer requests; timeout if it stays away. What it may have taken already is sent again
+  // only where that is harmless.
   Result<json::value> insist(const std::string& method, const std::string& path,
                              const json::value& body, Patience patience, Repeat repeat);
   bool is_ready();  // and knows all of its sessions

@@ -10,7 +10,7 @@ import time
 import unittest
 
 from harness import BINARY, PATIENCE, USAGE_ERROR, run, start
-from http_harness import ADMIN_KEY, HttpCase, Server, environment
+from http_harness import ADMIN_KEY, HttpCase, Server, environment, until
 from test_terminal import Session as Terminal
 
 
@@ -114,6 +114,10 @@ class Exec(CliCase):
         self.assertEqual(process.stdout.readline(), b"y\n")
         process.stdout.close()
         self.assertEqual(process.wait(PATIENCE), 128 + signal.SIGPIPE)
+        process = self.started("sh", "-c", "trap '' PIPE; while :; do echo y; done", stdin=subprocess.DEVNULL)
+        self.assertEqual(process.stdout.readline(), b"y\n")
+        process.stdout.close()
+        self.assertEqual(process.wait(PATIENCE), 128 + signal.SIGKILL)
 
     def test_signals_end_the_program(self):
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -122,6 +126,26 @@ class Exec(CliCase):
             process.send_signal(number)
             self.assertEqual(process.wait(PATIENCE), 128 + number)
         self.assertEqual({command["status"] for command in self.commands()}, {"signaled"})
+
+    def test_a_second_one_ends_us_when_the_reader_never_wakes(self):
+        process = self.started("--output-limit", "0", "yes", stdin=subprocess.DEVNULL)
+        self.assertEqual(process.stdout.readline(), b"y\n")
+        for _ in range(2):
+            time.sleep(1)
+            process.send_signal(signal.SIGTERM)
+        self.assertEqual((process.wait(PATIENCE), process.stderr.read()), (128 + signal.SIGTERM, b""))
+
+    def test_stops_and_goes_on_with_the_program(self):
+        process = self.started("sh", "-c", "while :; do echo tick; sleep 0.1; done", stdin=subprocess.DEVNULL)
+        self.assertEqual(process.stdout.readline(), b"tick\n")
+        process.send_signal(signal.SIGTSTP)
+        _, status = os.waitpid(process.pid, os.WUNTRACED)
+        self.assertTrue(os.WIFSTOPPED(status))
+        process.send_signal(signal.SIGCONT)
+        for _ in range(50):
+            self.assertEqual(process.stdout.readline(), b"tick\n")
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(PATIENCE), 128 + signal.SIGINT)
 
     def test_signals_reach_a_handler(self):
         process = self.started("sh", "-c", "trap 'echo caught; exit 3' INT; echo ready; sleep 60 & wait",
@@ -331,12 +355,19 @@ class Sessions(CliCase):
         self.assertIsInstance(self.cli_json("session", "usage", session, "--history")["samples"], list)
         self.assert_ran(self.cli("session", "usage", session, "--history"))
 
-    def test_persistent(self):
-        session = self.cli_json("session", "create", "--persistent", "--disk", "64M")["session_id"]
-        self.addCleanup(self.admin.delete, "/api/sessions/" + session)
-        self.assertTrue(self.cli_json("session", "get", session)["persistent"])
-        self.assertIn(b"stopped", self.cli("session", "list", "--help").stdout)
-        self.assert_ran(self.cli("session", "list", "--state", "stopped"))
+    def test_a_persistent_one_stops_and_is_resumed(self):
+        made = self.cli_json("session", "create", "--persistent", "--disk", "64M", "--idle", "2s")
+        session, path = made["session_id"], "/api/sessions/" + made["session_id"]
+        self.addCleanup(self.admin.delete, path)
+        self.assertTrue(made["persistent"])
+        self.assert_ran(self.cli("exec", "--session", session, "sh", "-c", "echo kept > file"))
+        listed = lambda: self.cli_json("session", "list", "--state", "stopped")["sessions"]
+        self.assertTrue(until(lambda: [one for one in listed() if one["session_id"] == session], every=0.5))
+        done = self.cli("exec", "--session", session, "true")
+        self.assertEqual(done.returncode, USAGE_ERROR)
+        self.assertIn(b"stopped", done.stderr)
+        self.assert_ran(self.cli("session", "resume", session))
+        self.assert_ran(self.cli("exec", "--session", session, "cat", "file"), b"kept\n")
 
 
 if __name__ == "__main__":
