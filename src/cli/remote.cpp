@@ -114,12 +114,12 @@ Result<json::value> Remote::insist(const std::string& method, const std::string&
     bool is_unknown = answer && answer->status == 404 && !knows_all;
     bool is_later = !answer || answer->status == 429 || answer->status == 503;
     if (!is_unknown && !is_later) return body_of(*answer);
-    if (is_unknown && (knows_all = is_ready())) continue;
+    knows_all = is_unknown && is_ready();
+    if (knows_all) continue;
     if (!patience.wait(unwanted_)) {
       if (answer) return body_of(*answer);
       return fail(Errc::timeout, answer.error().what, answer.error().hint);
     }
-    knows_all = false;
   }
 }
 

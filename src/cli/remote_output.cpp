@@ -99,7 +99,7 @@ class RemoteOutput::Follower {
     request.headers.add("Accept", "text/event-stream");
     request.write_body = [&](std::string_view bytes) {
       patience_.renew();
-      taken = reader.feed(bytes, [this](ServerEvent event) { return take(event); });
+      taken = reader.feed(bytes, [this](const ServerEvent& event) { return take(event); });
       return taken.has_value();
     };
     auto answer = remote_.exchange(std::move(request), path);

@@ -38,7 +38,7 @@ TEST(EventReader, FindsEventsHoweverTheyAreCut) {
 TEST(EventReader, StopsAtAnError) {
   EventReader reader;
   int taken = 0;
-  auto refuse = [&](ServerEvent) -> Result<void> {
+  auto refuse = [&](const ServerEvent&) -> Result<void> {
     ++taken;
     return fail(Errc::invalid, "no");
   };
@@ -50,7 +50,7 @@ TEST(EventReader, StopsAtAnError) {
 
 TEST(EventReader, RefusesAnEventWithoutEnd) {
   EventReader reader;
-  auto take = [](ServerEvent) -> Result<void> { return {}; };
+  auto take = [](const ServerEvent&) -> Result<void> { return {}; };
   std::string piece(1 << 20, 'x');
   Result<void> fed = reader.feed("data: ", take);
   for (int i = 0; i < 20 && fed; ++i) fed = reader.feed(piece, take);
