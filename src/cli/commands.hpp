@@ -25,6 +25,7 @@ void add_completion_command(CLI::App& app, Invocation& call);
 void add_serve_command(CLI::App& app, Invocation& call);
 void add_config_command(CLI::App& app, Invocation& call);
 void add_session_commands(CLI::App& app, Invocation& invocation);
+void add_volume_commands(CLI::App& app, Invocation& invocation);
 void add_preview_command(CLI::App& app, Invocation& invocation);
 void add_key_commands(CLI::App& app, Invocation& invocation);
 void add_events_command(CLI::App& app, Invocation& invocation);

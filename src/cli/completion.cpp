@@ -13,6 +13,9 @@ namespace {
 
 std::vector<const CLI::App*> commands_of(const CLI::App& app) { return app.get_subcommands({}); }
 
+// Has commands of its own: session create.
+bool is_group(const CLI::App& app) { return !commands_of(app).empty(); }
+
 std::vector<const CLI::Option*> options_of(const CLI::App& app) {
   return app.get_options([](const CLI::Option* one) { return one->nonpositional(); });
 }
@@ -64,23 +67,35 @@ std::string bash_values(const CLI::App& app) {
   return text;
 }
 
-std::string bash_command(const CLI::App& app) {
+std::string bash_command(const CLI::App& app, const std::string& name) {
   std::vector<std::string> words;
   std::vector<std::string> with_value;
   for (const CLI::Option* option : options_of(app)) {
-    for (const std::string& name : names_of(*option)) {
-      words.push_back(name);
-      if (takes_value(*option)) with_value.push_back(name);
+    for (const std::string& one : names_of(*option)) {
+      words.push_back(one);
+      if (takes_value(*option)) with_value.push_back(one);
     }
   }
   const CLI::Option* positional = positional_of(app);
-  std::string text = "    " + app.get_name() + ")\n";
+  std::string text = "    " + quoted(name) + ")\n";
   text += "      options=" + quoted(joined(words, " ")) + "\n";
   text += "      with_value=" + quoted(" " + joined(with_value, " ") + " ") + "\n";
   if (positional != nullptr && !runs_command(app))
     text += "      words=" + quoted(joined(choices(*positional), " ")) + "\n";
   if (runs_command(app)) text += "      program=1\n";
   text += "      case $option in\n" + bash_values(app) + "        *) values= ;;\n      esac ;;\n";
+  return text;
+}
+
+// One arm per group: its commands.
+std::string bash_groups(const CLI::App& app) {
+  std::string text;
+  for (const CLI::App* group : commands_of(app)) {
+    if (!is_group(*group)) continue;
+    std::vector<std::string> names;
+    for (const CLI::App* one : commands_of(*group)) names.push_back(one->get_name());
+    text += "    " + group->get_name() + ") verbs=" + quoted(joined(names, " ")) + " ;;\n";
+  }
   return text;
 }
 
@@ -98,19 +113,31 @@ _agent_sandbox_describe() {
   options= with_value=' ' words= program= values=
   case $command in
 )";
-  for (const CLI::App* one : commands_of(app)) text += bash_command(*one);
+  for (const CLI::App* one : commands_of(app)) {
+    text += bash_command(*one, one->get_name());
+    for (const CLI::App* verb : commands_of(*one))
+      text += bash_command(*verb, one->get_name() + " " + verb->get_name());
+  }
   text += R"(  esac
 }
 
 _agent_sandbox() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]}
-  local options with_value words program values option= i
+  local options with_value words program values option= verbs= first=2 i
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
     COMPREPLY=($(compgen -W ')" +
           joined(names, " ") + " " + joined(root, " ") + R"(' -- "$cur"))
     return
   fi
+  case $command in
+)" + bash_groups(app) +
+          R"(  esac
+  if [ -n "$verbs" ] && [ "$COMP_CWORD" -eq 2 ]; then
+    COMPREPLY=($(compgen -W "$verbs -h --help" -- "$cur"))
+    return
+  fi
+  [ -z "$verbs" ] || { command="$command ${COMP_WORDS[2]}"; first=3; }
   _agent_sandbox_describe
   # Readline breaks words at = and at colons, and completes what is after them.
   local last=$((COMP_CWORD - 1)) after_colon=
@@ -122,7 +149,7 @@ _agent_sandbox() {
   [ -z "$after_colon" ] || [ "$prev" = : ] || last=$((COMP_CWORD - 2))
   [ "${COMP_WORDS[last]}" != = ] || last=$((last - 1))
   # Where the program to run begins: the first word that is neither an option nor a value.
-  i=2
+  i=$first
   while [ "$i" -lt "$COMP_CWORD" ]; do
     case ${COMP_WORDS[i]} in
       --) i=$((i + 1)); break ;;
@@ -204,6 +231,30 @@ std::string zsh_option(const CLI::Option& option) {
   return text + "' \\\n";
 }
 
+std::string zsh_command(const CLI::App& app) {
+  std::string text = "      " + app.get_name() + ")\n        _arguments -s -S \\\n";
+  for (const CLI::Option* option : options_of(app)) text += zsh_option(*option);
+  const CLI::Option* positional = positional_of(app);
+  if (runs_command(app))
+    return text + "        '(-)1:program: _command_names -e' '*::argument: _normal' ;;\n";
+  if (positional != nullptr)
+    return text + "        '1:" + positional->get_name() + ":(" +
+           joined(choices(*positional), " ") + ")' ;;\n";
+  return text + "        && return ;;\n";
+}
+
+// The group's own name is shifted away, so that its commands look like any other.
+std::string zsh_group(const CLI::App& app) {
+  std::string text = "      " + app.get_name() + ")\n        commands=(\n";
+  for (const CLI::App* one : commands_of(app))
+    text += "    '" + one->get_name() + ":" + zsh_text(one->get_description()) + "'\n";
+  text +=
+      "        )\n        if (( CURRENT == 2 )); then _describe command commands; return; fi\n"
+      "        shift words; (( CURRENT-- ))\n        case $words[1] in\n";
+  for (const CLI::App* one : commands_of(app)) text += zsh_command(*one);
+  return text + "        esac ;;\n";
+}
+
 std::string zsh_script(const CLI::App& app) {
   std::string text =
       "#compdef agent-sandbox\n# zsh completion of agent-sandbox: put it into a folder of $fpath "
@@ -218,18 +269,8 @@ std::string zsh_script(const CLI::App& app) {
       "        '1:command:->command' '*::argument:->argument'\n"
       "  case $state in\n    command) _describe command commands ;;\n    argument)\n      case "
       "$words[1] in\n";
-  for (const CLI::App* one : commands_of(app)) {
-    text += "      " + one->get_name() + ")\n        _arguments -s -S \\\n";
-    for (const CLI::Option* option : options_of(*one)) text += zsh_option(*option);
-    const CLI::Option* positional = positional_of(*one);
-    if (runs_command(*one))
-      text += "        '(-)1:program: _command_names -e' '*::argument: _normal' ;;\n";
-    else if (positional != nullptr)
-      text += "        '1:" + positional->get_name() + ":(" + joined(choices(*positional), " ") +
-              ")' ;;\n";
-    else
-      text += "        && return ;;\n";
-  }
+  for (const CLI::App* one : commands_of(app))
+    text += is_group(*one) ? zsh_group(*one) : zsh_command(*one);
   text +=
       "      esac ;;\n  esac\n}\n"
       "# Works when autoloaded and when sourced.\n"
@@ -259,6 +300,22 @@ std::string fish_option(const CLI::Option& option, const std::string& condition)
   return text + " -d " + fish_quoted(option.get_description()) + "\n";
 }
 
+// `before`: where its name is offered; `after`: where its options are.
+std::string fish_command(const CLI::App& app, const std::string& before, const std::string& after) {
+  const std::string& name = app.get_name();
+  std::string text = "complete -c agent-sandbox -n " + fish_quoted(before) + " -a " + name +
+                     " -d " + fish_quoted(app.get_description()) + "\n";
+  for (const CLI::Option* option : options_of(app)) text += fish_option(*option, after);
+  const CLI::Option* positional = positional_of(app);
+  if (runs_command(app))
+    text += "complete -c agent-sandbox -n " + fish_quoted(after) +
+            " -x -a '(__fish_complete_subcommand --fcs-skip=2)'\n";
+  else if (positional != nullptr)
+    text += "complete -c agent-sandbox -n " + fish_quoted(after) + " -a " +
+            fish_quoted(joined(choices(*positional), " ")) + "\n";
+  return text;
+}
+
 std::string fish_script(const CLI::App& app) {
   std::string text =
       "# fish completion of agent-sandbox: put it into ~/.config/fish/completions.\n\n"
@@ -266,18 +323,14 @@ std::string fish_script(const CLI::App& app) {
   for (const CLI::Option* option : options_of(app))
     text += fish_option(*option, "__fish_use_subcommand");
   for (const CLI::App* one : commands_of(app)) {
-    const std::string& name = one->get_name();
-    std::string condition = "__fish_seen_subcommand_from " + name;
-    text += "complete -c agent-sandbox -n __fish_use_subcommand -a " + name + " -d " +
-            fish_quoted(one->get_description()) + "\n";
-    for (const CLI::Option* option : options_of(*one)) text += fish_option(*option, condition);
-    const CLI::Option* positional = positional_of(*one);
-    if (runs_command(*one))
-      text += "complete -c agent-sandbox -n " + fish_quoted(condition) +
-              " -x -a '(__fish_complete_subcommand --fcs-skip=2)'\n";
-    else if (positional != nullptr)
-      text += "complete -c agent-sandbox -n " + fish_quoted(condition) + " -a " +
-              fish_quoted(joined(choices(*positional), " ")) + "\n";
+    std::string condition = "__fish_seen_subcommand_from " + one->get_name();
+    text += fish_command(*one, "__fish_use_subcommand", condition);
+    std::vector<std::string> verbs;
+    for (const CLI::App* verb : commands_of(*one)) verbs.push_back(verb->get_name());
+    for (const CLI::App* verb : commands_of(*one))
+      text += fish_command(
+          *verb, condition + "; and not __fish_seen_subcommand_from " + joined(verbs, " "),
+          condition + "; and __fish_seen_subcommand_from " + verb->get_name());
   }
   return text;
 }

@@ -1,20 +1,17 @@
-// agent-sandbox exec and shell: one program in a sandbox of its own, used like any other command.
+// agent-sandbox exec and shell: one program in a sandbox of its own or in a session of a server,
+// used like any other command.
+#include "cli/exec.hpp"
 
 #include <signal.h>
 #include <unistd.h>
 
-#include <boost/asio/redirect_error.hpp>
-#include <boost/asio/signal_set.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <cstdio>
 #include <cstdlib>
 
+#include "cli/attend.hpp"
 #include "cli/commands.hpp"
 #include "cli/report.hpp"
 #include "cli/run.hpp"
-#include "cli/sandbox_options.hpp"
-#include "cli/streams.hpp"
 #include "cli/terminal.hpp"
 #include "engine/engine.hpp"
 
@@ -22,137 +19,21 @@ namespace asr {
 
 namespace {
 
-using namespace std::chrono_literals;
-
-struct ExecOptions {
-  SandboxOptions sandbox;
-  bool json = false;
-  bool tty = false;
-  bool no_stdin = false;
-  bool quiet = false;
-};
-
-// One run: what its coroutines share, on one thread.
-struct Run {
-  Run(const asio::any_io_executor& executor, const ExecOptions& given, Command given_command)
-      : options(given),
-        command(std::move(given_command)),
-        in(executor, STDIN_FILENO),
-        out(executor, STDOUT_FILENO),
-        err(executor, STDERR_FILENO),
-        signals(executor) {
-    for (int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGWINCH, SIGUSR1, SIGUSR2}) {
-      struct sigaction inherited {};
-      ::sigaction(number, nullptr, &inherited);
-      if (inherited.sa_handler != SIG_IGN)
-        signals.add(number);  // nohup means it for the program, too.
-    }
-  }
-
-  ExecOptions options;
-  Command command;
-  CallerStream in, out, err;
-  asio::signal_set signals;
-  std::shared_ptr<Execution> execution;  // While the program runs.
-  int interrupted_by = 0;
-  RunResult collected;  // With --json.
-};
-
-// The caller's stdin, until it ends or the program does not read any more.
-asio::awaitable<void> pass_stdin(std::shared_ptr<Run> run) {
-  bool mid_line = false;
-  while (!run->options.no_stdin) {
-    auto reading = run->in.read();
-    auto data = co_await std::move(reading);
-    if (!data) break;
-    mid_line = data->back() != '\n';
-    auto writing = run->execution->write_stdin(*std::move(data));
-    if (!co_await std::move(writing)) break;
-  }
-  if (run->options.tty) {
-    // A terminal does not end: the key that says so must be pressed, twice in the middle of a line.
-    std::string end_of_file = mid_line ? "\x04\x04" : "\x04";
-    auto writing = run->execution->write_stdin(std::move(end_of_file));
-    (void)co_await std::move(writing);
-  } else {
-    auto closing = run->execution->close_stdin();
-    (void)co_await std::move(closing);
-  }
-  asio::steady_timer never(co_await asio::this_coro::executor,
-                           asio::steady_timer::time_point::max());
-  co_await never.async_wait(asio::use_awaitable);
-}
-
-// The program stops and goes on with us, as in any shell.
-asio::awaitable<void> stop_together(std::shared_ptr<Execution> execution) {
-  auto stopping = execution->signal(SIGSTOP);
-  (void)co_await std::move(stopping);
-  ::raise(SIGSTOP);
-  auto going_on = execution->signal(SIGCONT);
-  (void)co_await std::move(going_on);
-}
-
-// Ctrl-C and friends go to the program, as they would without a sandbox; a new window size, too.
-// Returns when there is no program that could take them: then they are for us.
-asio::awaitable<void> pass_signals(std::shared_ptr<Run> run) {
-  for (;;) {
-    int number = co_await run->signals.async_wait(asio::use_awaitable);
-    auto execution = run->execution;
-    if (number == SIGWINCH) {
-      if (!execution || !run->options.tty) continue;
-      auto resizing = execution->resize(terminal_size());
-      (void)co_await std::move(resizing);
-    } else if (number == SIGTSTP) {
-      if (execution)
-        co_await stop_together(execution);
-      else
-        ::raise(SIGSTOP);
-    } else {
-      run->interrupted_by = number;
-      if (!execution) co_return;
-      auto signaling = execution->signal(number);
-      if (!co_await std::move(signaling)) co_return;
-    }
-  }
-}
-
-asio::awaitable<Result<ExitStatus>> pass_output(std::shared_ptr<Run> run) {
-  for (;;) {
-    auto reading = run->execution->read();
-    auto chunk = CO_TRY(co_await std::move(reading));
-    if (!chunk) break;
-    bool is_out = chunk->stream == OutputChunk::Stream::out;
-    if (run->options.json) {
-      (is_out ? run->collected.out : run->collected.err) += chunk->data;
-      continue;
-    }
-    auto writing = (is_out ? run->out : run->err).write(std::move(chunk->data));
-    if (co_await std::move(writing)) continue;
-    // Nobody reads what we write: so nobody reads what the program writes.
-    auto closing = run->execution->close_output(chunk->stream);
-    (void)co_await std::move(closing);
-  }
-  auto waiting = run->execution->wait();
-  co_return co_await std::move(waiting);
-}
-
 asio::awaitable<Result<ExitStatus>> run_program(std::shared_ptr<Run> run,
-                                                std::shared_ptr<Sandbox> sandbox) {
-  auto starting = sandbox->start(run->command);
-  run->execution = CO_TRY(co_await std::move(starting));
-  auto running = with_aside(pass_output(run), pass_stdin(run));
-  auto status = co_await std::move(running);
-  run->execution.reset();
-  co_return status;
+                                                std::shared_ptr<Sandbox> sandbox, Command command) {
+  auto starting = sandbox->start(std::move(command));
+  auto execution = CO_TRY(co_await std::move(starting));
+  auto attending = attend(run, std::move(execution));
+  co_return co_await std::move(attending);
 }
 
 asio::awaitable<Result<ExitStatus>> use_sandbox(std::shared_ptr<Run> run, Engine* engine,
-                                                SandboxSpec spec) {
+                                                SandboxSpec spec, Command command) {
   auto creating = engine->create(std::move(spec));
   auto sandbox = CO_TRY(co_await std::move(creating));
-  auto running = run_program(run, sandbox);
+  auto running = run_program(run, sandbox, std::move(command));
   auto status = co_await std::move(running);
-  if (status && run->options.json) {
+  if (status && run->streams.output == Streams::Output::collected) {
     run->collected.status = *status;
     Usage usage;
     auto measuring = sandbox->usage();
@@ -162,32 +43,6 @@ asio::awaitable<Result<ExitStatus>> use_sandbox(std::shared_ptr<Run> run, Engine
   auto ending = sandbox->destroy();
   (void)co_await std::move(ending);
   co_return status;
-}
-
-// What the exit code alone does not tell.
-std::string why(const ExitStatus& status) {
-  switch (status.reason) {
-    case EndReason::exited:
-    case EndReason::signaled:
-      return {};
-    case EndReason::out_of_memory:
-      return "killed at the memory limit (--memory)";
-    case EndReason::wall_time:
-      return "killed: out of time (--timeout)";
-    case EndReason::cpu_time:
-      return "killed: out of cpu time (--cpu-time)";
-    case EndReason::output_limit:
-      return "killed: too much output (--output-limit)";
-    case EndReason::policy:
-      return "killed: it made a system call of a forbidden kind (--tier)";
-    case EndReason::not_started:
-      return errno_error(status.start_errno, "cannot be run").what;
-    case EndReason::sandbox_gone:
-      return "the sandbox ended before the program did";
-    case EndReason::lost:
-      return "nobody knows how the program ended";
-  }
-  return {};
 }
 
 Result<Command> command_for(const ExecOptions& options, const std::vector<std::string>& argv) {
@@ -204,13 +59,13 @@ Result<Command> command_for(const ExecOptions& options, const std::vector<std::s
   return command;
 }
 
-Result<int> exec_or_fail(const ExecOptions& options, const std::vector<std::string>& argv) {
+Result<int> exec_in_sandbox(const ExecOptions& options, Command command) {
   SandboxSpec spec = TRY(options.sandbox.spec());
-  Command command = TRY(command_for(options, argv));
-  ::signal(SIGPIPE, SIG_IGN);  // A write that fails tells it, too.
-
+  std::string program = command.argv[0];
   asio::io_context context;
-  auto run = std::make_shared<Run>(context.get_executor(), options, std::move(command));
+  Streams streams{options.json ? Streams::Output::collected : Streams::Output::passed, options.tty,
+                  options.no_stdin};
+  auto run = std::make_shared<Run>(context.get_executor(), streams);
   EngineOptions engine_options;
   engine_options.zygotes = 1;
   if (options.sandbox.no_cgroups) engine_options.cgroups = EngineOptions::Cgroups::off;
@@ -224,8 +79,8 @@ Result<int> exec_or_fail(const ExecOptions& options, const std::vector<std::stri
 
   std::optional<RawTerminal> raw;
   if (options.tty && ::isatty(STDIN_FILENO) != 0) raw.emplace();
-  auto status = run_to_end(
-      context, with_aside(use_sandbox(run, engine.get(), std::move(spec)), pass_signals(run)));
+  auto using_it = use_sandbox(run, engine.get(), std::move(spec), std::move(command));
+  auto status = run_to_end(context, with_aside(std::move(using_it), pass_signals(run)));
   raw.reset();
   if (auto stopped = run_to_end(context, engine->stop()); !stopped && !options.quiet)
     complain(stopped.error());
@@ -233,14 +88,39 @@ Result<int> exec_or_fail(const ExecOptions& options, const std::vector<std::stri
   if (!status) return fail(std::move(status).error());
   std::string reason = why(*status);
   if (!reason.empty() && !options.quiet)
-    std::fprintf(stderr, "agent-sandbox: %s: %s\n", argv[0].c_str(), reason.c_str());
+    std::fprintf(stderr, "agent-sandbox: %s: %s\n", program.c_str(), reason.c_str());
   return status->reason == EndReason::sandbox_gone ? kPlatformError : status->exit_code;
 }
 
-int exec(const ExecOptions& options, const std::vector<std::string>& argv) {
-  auto code = exec_or_fail(options, argv);
+// `--session ""` is a variable that somebody forgot to set, not a wish for a new sandbox.
+Result<void> check_session(const ExecOptions& options, const CLI::App& command) {
+  if (command.count("--session") == 0) return {};
+  if (options.session.empty())
+    return fail(Errc::invalid, "--session names no session", "agent-sandbox session list has them");
+  return SandboxOptions::check_for_session(command);
+}
+
+Result<int> exec_or_fail(const ExecOptions& options, const CLI::App& parsed,
+                         const std::vector<std::string>& argv) {
+  TRY(check_session(options, parsed));
+  Command command = TRY(command_for(options, argv));
+  ::signal(SIGPIPE, SIG_IGN);  // A write that fails tells it, too.
+  return options.session.empty() ? exec_in_sandbox(options, std::move(command))
+                                 : exec_in_session(options, std::move(command));
+}
+
+int exec(const ExecOptions& options, const CLI::App& parsed, const std::vector<std::string>& argv) {
+  auto code = exec_or_fail(options, parsed, argv);
   if (code) return *code;
   return options.json ? print_json_error(code.error()) : complain(code.error());
+}
+
+void add_session_option(CLI::App& command, ExecOptions& options) {
+  command
+      .add_option("--session", options.session, "in this session of a server, not in a new sandbox")
+      ->type_name("ID")
+      ->group("Session")
+      ->take_last();
 }
 
 }  // namespace
@@ -248,7 +128,8 @@ int exec(const ExecOptions& options, const std::vector<std::string>& argv) {
 void add_exec_command(CLI::App& app, Invocation& call) {
   auto options = std::make_shared<ExecOptions>();
   CLI::App* command =
-      app.add_subcommand("exec", "Run a command in a new sandbox, and destroy it afterwards");
+      app.add_subcommand("exec", "Run a command in a new sandbox, or in a session of a server");
+  add_session_option(*command, *options);
   options->sandbox.declare(*command);
   const char* group = "Streams";
   command->add_flag("--json", options->json, "print the whole result as JSON when it has ended")
@@ -265,20 +146,25 @@ void add_exec_command(CLI::App& app, Invocation& call) {
   command->footer(
       "Everything from the first word that is not an option belongs to the command. Signals go to "
       "it, and its\n"
-      "stdin, stdout and stderr are the caller's.\n\n"
+      "stdin, stdout and stderr are the caller's. The new sandbox is destroyed afterwards; a "
+      "session "
+      "stays.\n\n"
       "Exit status: the command's own; 128+n if signal n ended it, a limit included; 126 or 127 if "
       "it could\n"
       "not be run; 125 for wrong options; 124 if the sandbox itself failed.\n\n"
       "  agent-sandbox exec python3 -c 'print(6 * 7)'\n"
       "  agent-sandbox exec -p strict --timeout 2s --json -- sh -c 'cat; ls -l' < input\n"
-      "  agent-sandbox exec -T -m 1G -e EDITOR -- bash");
-  command->callback([options, &call] { call.status = exec(*options, call.command); });
+      "  agent-sandbox exec -T -m 1G -e EDITOR -- bash\n"
+      "  agent-sandbox exec --session \"$id\" -- make test");
+  command->callback(
+      [options, command, &call] { call.status = exec(*options, *command, call.command); });
 }
 
 void add_shell_command(CLI::App& app, Invocation& call) {
   auto options = std::make_shared<ExecOptions>();
   CLI::App* command =
-      app.add_subcommand("shell", "Open a shell in a new sandbox, destroyed when it ends");
+      app.add_subcommand("shell", "Open a shell in a new sandbox, or in a session of a server");
+  add_session_option(*command, *options);
   options->sandbox.declare(*command);
   command->add_flag("-q,--quiet", options->quiet, "say nothing beside the shell's own output")
       ->group("Streams");
@@ -287,12 +173,13 @@ void add_shell_command(CLI::App& app, Invocation& call) {
       "no terminal.\n"
       "Exit status: as for exec.\n\n"
       "  agent-sandbox shell -u root\n"
+      "  agent-sandbox shell --session \"$id\"\n"
       "  agent-sandbox shell -E tar:rootfs.tar.zst < script.sh");
-  command->callback([options, &call] {
+  command->callback([options, command, &call] {
     options->tty = ::isatty(STDIN_FILENO) != 0;
     std::vector<std::string> argv{"/bin/sh", "-c",
                                   "command -v bash >/dev/null && exec bash || exec sh"};
-    call.status = exec(*options, argv);
+    call.status = exec(*options, *command, argv);
   });
 }
 

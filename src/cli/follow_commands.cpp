@@ -37,17 +37,11 @@ int show_events(bool follow, bool as_json, const std::string& session) {
   }
 }
 
-Result<std::string> bytes_in(const json::value& chunk) {
-  std::string coded = text_at(chunk, "data_base64");
-  if (!coded.empty()) return from_base64(coded);
-  return text_at(chunk, "data");
-}
-
 int show_output(bool follow, const std::string& session, const std::string& command) {
   auto remote = Remote::find();
   if (!remote) return complain(remote.error());
-  std::string base = "/api/sessions/" + percent_encode(session) + "/commands/" +
-                     percent_encode(command) + "/output?offset=";
+  std::string base =
+      session_path(session, "/commands/" + percent_encode(command) + "/output?offset=");
   std::string offset = "0";
   for (;;) {
     auto answer = remote->call("GET", base + offset + (follow ? "&wait_s=20" : ""));

@@ -1,6 +1,8 @@
 #include "cli/remote.hpp"
 
 #include <algorithm>
+#include <condition_variable>
+#include <mutex>
 
 namespace asr {
 
@@ -11,6 +13,35 @@ Errc code_from(std::string_view word, unsigned status) {
                     Errc::timeout, Errc::unsupported, Errc::gone, Errc::os, Errc::internal})
     if (to_string(code) == word) return code;
   return status >= 500 ? Errc::internal : Errc::invalid;
+}
+
+ClientRequest json_request(const std::string& method, const json::value& body) {
+  ClientRequest request;
+  request.method = method;
+  if (body.is_null()) return request;
+  request.body = to_text(body);
+  request.headers.add("Content-Type", "application/json");
+  return request;
+}
+
+Result<json::value> body_of(const ClientResponse& response) {
+  if (response.status >= 300) return fail(error_in(response));
+  if (response.body.empty()) return json::value(nullptr);
+  return parse_json(response.body);
+}
+
+}  // namespace
+
+bool Patience::wait(const std::stop_token& unwanted) {
+  auto now = std::chrono::steady_clock::now();
+  if (end_ == std::chrono::steady_clock::time_point{}) end_ = now + most_;
+  if (now >= end_) return false;
+  std::mutex alone;
+  std::condition_variable_any never;
+  std::unique_lock lock(alone);
+  never.wait_for(lock, unwanted, pause_, [] { return false; });
+  pause_ = std::min<std::chrono::milliseconds>(2 * pause_, std::chrono::seconds(1));
+  return !unwanted.stop_requested();
 }
 
 Error error_in(const ClientResponse& response) {
@@ -27,33 +58,69 @@ Error error_in(const ClientResponse& response) {
   return error;
 }
 
-}  // namespace
+std::string session_path(const std::string& id, std::string_view rest) {
+  return "/api/sessions/" + percent_encode(id) + std::string(rest);
+}
 
 Result<Remote> Remote::find() {
   Login login = TRY(find_login());
   while (login.url.ends_with('/')) login.url.pop_back();
-  return Remote(std::move(login));
+  return Remote(std::move(login), {});
+}
+
+Remote Remote::another(std::stop_token unwanted) const {
+  return Remote(login_, std::move(unwanted));
+}
+
+Result<ClientResponse> Remote::exchange(ClientRequest request, const std::string& path) {
+  request.url = login_.url + path;
+  if (!login_.key.empty()) request.headers.add("Authorization", "Bearer " + login_.key);
+  if (unwanted_.stop_possible())
+    request.go_on = [unwanted = unwanted_] { return !unwanted.stop_requested(); };
+  auto response = client_.send(request);
+  if (!response && response.error().code == Errc::not_found)
+    return fail(Errc::not_found, "no server answers at " + login_.url,
+                "start one with: agent-sandbox serve; or name it in AGENT_SANDBOX_URL");
+  return response;
 }
 
 Result<ClientResponse> Remote::send(ClientRequest request, const std::string& path) {
-  request.url = login_.url + path;
-  if (!login_.key.empty()) request.headers.add("Authorization", "Bearer " + login_.key);
-  ClientResponse response = TRY(client_.send(request));
+  ClientResponse response = TRY(exchange(std::move(request), path));
   if (response.status >= 300) return fail(error_in(response));
   return response;
 }
 
 Result<json::value> Remote::call(const std::string& method, const std::string& path,
                                  const json::value& body) {
-  ClientRequest request;
-  request.method = method;
-  if (!body.is_null()) {
-    request.body = to_text(body);
-    request.headers.add("Content-Type", "application/json");
+  ClientResponse response = TRY(exchange(json_request(method, body), path));
+  return body_of(response);
+}
+
+bool Remote::is_ready() {
+  auto answer = exchange(ClientRequest(), "/ready");
+  return answer && answer->status == 200;
+}
+
+Result<json::value> Remote::insist(const std::string& method, const std::string& path,
+                                   const json::value& body, Patience patience, Repeat repeat) {
+  bool knows_all = false;
+  for (;;) {
+    ClientRequest request = json_request(method, body);
+    request.only_once = repeat == Repeat::never;
+    auto answer = exchange(std::move(request), path);
+    bool was_taken = !answer && answer.error().code != Errc::not_found;  // perhaps
+    if (was_taken && repeat == Repeat::never) return fail(answer.error());
+    // One that is only beginning does not know its sessions yet.
+    bool is_unknown = answer && answer->status == 404 && !knows_all;
+    bool is_later = !answer || answer->status == 429 || answer->status == 503;
+    if (!is_unknown && !is_later) return body_of(*answer);
+    knows_all = is_unknown && is_ready();
+    if (knows_all) continue;
+    if (!patience.wait(unwanted_)) {
+      if (answer) return body_of(*answer);
+      return fail(Errc::timeout, answer.error().what, answer.error().hint);
+    }
   }
-  ClientResponse response = TRY(send(std::move(request), path));
-  if (response.body.empty()) return json::value(nullptr);
-  return parse_json(response.body);
 }
 
 std::string Table::text() const {
@@ -86,6 +153,12 @@ std::string text_at(const json::value& object, std::string_view name) {
   const json::value* value = object.is_object() ? object.get_object().if_contains(name) : nullptr;
   if (!value || value->is_null()) return "";
   return value->is_string() ? std::string(value->get_string()) : to_text(*value);
+}
+
+Result<std::string> bytes_in(const json::value& chunk) {
+  std::string coded = text_at(chunk, "data_base64");
+  if (!coded.empty()) return from_base64(coded);
+  return text_at(chunk, "data");
 }
 
 }  // namespace asr

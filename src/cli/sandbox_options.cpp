@@ -6,6 +6,19 @@
 
 namespace asr {
 
+namespace {
+
+constexpr const char* kSandboxGroup = "Sandbox";
+constexpr const char* kLimitsGroup = "Limits (the preset has defaults)";
+
+bool is_for_program(const CLI::Option& option) {
+  for (const char* name : {"--timeout", "--cpu-time", "--output-limit"})
+    if (option.check_name(name)) return true;
+  return option.get_group() != kSandboxGroup && option.get_group() != kLimitsGroup;
+}
+
+}  // namespace
+
 void SandboxOptions::declare(CLI::App& command) {
   const char* group = nullptr;
   auto option = [&](const char* names, auto& value, const char* type, const char* what) {
@@ -14,7 +27,7 @@ void SandboxOptions::declare(CLI::App& command) {
   auto flag = [&](const char* names, bool& value, const char* what) {
     command.add_flag(names, value, what)->group(group);
   };
-  group = "Sandbox";
+  group = kSandboxGroup;
   option("-p,--preset", preset, "strict|standard", "limits and rights to start from")
       ->capture_default_str();
   option("-E,--environment", environment, "host|folder:PATH|tar:PATH", "root file system")
@@ -24,7 +37,7 @@ void SandboxOptions::declare(CLI::App& command) {
   flag("--read-only", read_only, "only /tmp, /workspace and $HOME can be written");
   flag("--no-cgroups", no_cgroups, "do without control groups: fewer guarantees");
 
-  group = "Limits (the preset has defaults)";
+  group = kLimitsGroup;
   option("-m,--memory", memory, "SIZE", "of all its processes, e.g. 512M");
   option("-c,--cpu", cpu, "CORES", "e.g. 0.5; 0 is no limit");
   option("--pids", pids, "COUNT", "processes and threads");
@@ -94,6 +107,22 @@ Result<void> SandboxOptions::fill(Command& command) const {
       command.env[entry] = value;
     }
   }
+  return {};
+}
+
+Result<void> SandboxOptions::fill_limits(Command& command) const {
+  if (!timeout.empty()) command.wall_time = TRY(parse_duration(timeout));
+  if (!cpu_time.empty()) command.cpu_time = TRY(parse_duration(cpu_time));
+  if (!output_limit.empty()) command.output_bytes = TRY(parse_bytes(output_limit));
+  return {};
+}
+
+Result<void> SandboxOptions::check_for_session(const CLI::App& command) {
+  for (const CLI::Option* option : command.get_options())
+    if (option->count() > 0 && !is_for_program(*option))
+      return fail(Errc::invalid,
+                  option->get_name() + " is for a new sandbox, and the session has one already",
+                  "leave it out, or say it when the session is made: agent-sandbox session create");
   return {};
 }
 

@@ -31,6 +31,10 @@ struct SandboxOptions {
   void declare(CLI::App& command);
   Result<SandboxSpec> spec() const;
   Result<void> fill(Command& command) const;
+  Result<void> fill_limits(Command& command) const;  // where the sandbox is there already
+
+  // Refuses what only a new sandbox can be told.
+  static Result<void> check_for_session(const CLI::App& command);
 };
 
 }  // namespace asr

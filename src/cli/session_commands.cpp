@@ -1,36 +1,13 @@
-// agent-sandbox session …, preview, logs, events, key: the server's verbs on the command line.
+// agent-sandbox session … and preview: the sessions of a server.
 #include <CLI/CLI.hpp>
-#include <cstdio>
 
 #include "base/units.hpp"
+#include "cli/answer.hpp"
 #include "cli/commands.hpp"
-#include "cli/remote.hpp"
-#include "cli/report.hpp"
 
 namespace asr {
 
 namespace {
-
-struct Output {
-  bool json = false;
-
-  int failed(const Error& error) const { return json ? print_json_error(error) : complain(error); }
-  int show(const Result<json::value>& answer, const std::function<std::string()>& text) const {
-    if (!answer) return failed(answer.error());
-    std::fputs(json ? (to_text(*answer) + "\n").c_str() : text().c_str(), stdout);
-    return 0;
-  }
-};
-
-std::string session_path(const std::string& id, std::string_view rest = "") {
-  return "/api/sessions/" + percent_encode(id) + std::string(rest);
-}
-
-Result<json::value> call(const std::string& method, const std::string& path,
-                         const json::value& body = nullptr) {
-  Remote remote = TRY(Remote::find());
-  return remote.call(method, path, body);
-}
 
 std::string session_table(const json::value& sessions) {
   Table table({"SESSION", "STATE", "ENVIRONMENT", "CREATED", "EXPIRES", "LABELS"});
@@ -61,10 +38,23 @@ Result<void> put_pairs(json::object& body, const char* name,
   return {};
 }
 
+// NAME:/path or NAME:/path:ro.
+Result<json::object> volume_from(const std::string& text) {
+  std::size_t colon = text.find(':');
+  bool read_only = text.ends_with(":ro");
+  std::size_t end = read_only ? text.size() - 3 : text.size();
+  if (colon == 0 || colon == std::string::npos || colon + 1 >= end || text[colon + 1] != '/')
+    return fail(Errc::invalid, "'" + text + "' is not NAME:/path", "or NAME:/path:ro");
+  return json::object{{"name", text.substr(0, colon)},
+                      {"path", text.substr(colon + 1, end - colon - 1)},
+                      {"read_only", read_only}};
+}
+
 struct CreateOptions {
   std::string environment, preset, memory, disk, ttl, idle;
-  std::vector<std::string> env, labels;
+  std::vector<std::string> env, labels, volumes;
   double cpus = 0;
+  bool persistent = false;
 };
 
 Result<json::object> body_of(const CreateOptions& options) {
@@ -76,6 +66,10 @@ Result<json::object> body_of(const CreateOptions& options) {
   if (!options.disk.empty()) limits["disk"] = options.disk;
   if (options.cpus > 0) limits["cpus"] = options.cpus;
   if (!limits.empty()) body["limits"] = std::move(limits);
+  if (options.persistent) body["persistent"] = true;
+  json::array volumes;
+  for (const std::string& text : options.volumes) volumes.push_back(TRY(volume_from(text)));
+  if (!volumes.empty()) body["volumes"] = std::move(volumes);
   TRY(put_pairs(body, "env", options.env));
   TRY(put_pairs(body, "labels", options.labels));
   for (const auto& [name, text] :
@@ -92,14 +86,21 @@ void add_create(CLI::App& group, Invocation& invocation) {
   auto output = std::make_shared<Output>();
   CLI::App* command = group.add_subcommand("create", "Make a session and print its id");
   command->add_option("--environment", options->environment, "Where its files come from");
-  command->add_option("--preset", options->preset, "strict or standard");
-  command->add_option("--memory", options->memory, "At most so much, such as 512M");
-  command->add_option("--disk", options->disk, "At most so much, such as 1G");
-  command->add_option("--cpus", options->cpus, "At most so many, such as 0.5");
-  command->add_option("--ttl", options->ttl, "How long it lives, such as 2h; 0: for ever");
-  command->add_option("--idle", options->idle, "How long it may be unused");
-  command->add_option("--env", options->env, "NAME=VALUE for its commands");
-  command->add_option("--label", options->labels, "NAME=VALUE to find it by");
+  command->add_option("--preset", options->preset, "Limits to start from")
+      ->type_name("strict|standard");
+  command->add_option("--memory", options->memory, "At most so much, such as 512M")
+      ->type_name("SIZE");
+  command->add_option("--disk", options->disk, "At most so much, such as 1G")->type_name("SIZE");
+  command->add_option("--cpus", options->cpus, "At most so many, such as 0.5")->type_name("COUNT");
+  command->add_option("--ttl", options->ttl, "How long it lives, such as 2h; 0: for ever")
+      ->type_name("TIME");
+  command->add_option("--idle", options->idle, "How long it may be unused")->type_name("TIME");
+  command->add_option("--env", options->env, "A variable of its commands")->type_name("NAME=VALUE");
+  command->add_option("--label", options->labels, "To find it by")->type_name("NAME=VALUE");
+  command->add_flag("--persistent", options->persistent,
+                    "Its files stay when it stops, until it is removed");
+  command->add_option("--volume", options->volumes, "A volume, and where it is inside")
+      ->type_name("NAME:/PATH[:ro]");
   command->add_flag("--json", output->json, "The whole answer as JSON");
   command->callback([=, &invocation] {
     auto body = body_of(*options);
@@ -117,8 +118,9 @@ void add_list(CLI::App& group, Invocation& invocation) {
   auto labels = std::make_shared<std::vector<std::string>>();
   auto states = std::make_shared<std::vector<std::string>>();
   CLI::App* command = group.add_subcommand("list", "Sessions you may see, the newest first");
-  command->add_option("--label", *labels, "NAME=VALUE: only those");
-  command->add_option("--state", *states, "ready, paused or gone: only those");
+  command->add_option("--label", *labels, "Only those")->type_name("NAME=VALUE");
+  command->add_option("--state", *states, "Only those; gone ones must be asked for")
+      ->type_name("ready|paused|stopped|gone");
   command->add_flag("--json", output->json, "As JSON");
   command->callback([=, &invocation] {
     std::string path = "/api/sessions?limit=1000";
@@ -147,6 +149,58 @@ void add_one(CLI::App& group, Invocation& invocation, const char* name, const ch
   });
 }
 
+std::string bytes_at(const json::value& object, std::string_view name) {
+  const json::value* value = object.as_object().if_contains(name);
+  boost::system::error_code ec;
+  std::uint64_t bytes = value && value->is_number() ? value->to_number<std::uint64_t>(ec) : 0;
+  return ec ? "" : format_bytes(bytes);
+}
+
+std::string usage_table(const json::array& samples) {
+  Table table({"AT", "CPU", "MEMORY", "PEAK", "DISK", "PROCESSES"});
+  for (const json::value& sample : samples) {
+    const json::value* cpu = sample.as_object().if_contains("cpu_ms");
+    auto micros = cpu && cpu->is_number() ? cpu->to_number<double>() * 1000 : 0;
+    table.add({text_at(sample, "at"),
+               format_duration(std::chrono::microseconds(static_cast<std::int64_t>(micros))),
+               bytes_at(sample, "memory_bytes"), bytes_at(sample, "memory_peak_bytes"),
+               bytes_at(sample, "disk_bytes"), text_at(sample, "pids")});
+  }
+  return table.text();
+}
+
+// The server gives a history in pages; a page that is not full is the last.
+Result<json::value> usage_history(const std::string& id) {
+  constexpr std::size_t kPage = 1000;
+  Remote remote = TRY(Remote::find());
+  json::array all;
+  std::string from = "0";
+  for (;;) {
+    std::string rest = "/usage/history?limit=" + std::to_string(kPage) + "&from_ms=" + from;
+    json::value page = TRY(remote.call("GET", session_path(id, rest)));
+    const json::array& samples = page.at("samples").as_array();
+    all.insert(all.end(), samples.begin(), samples.end());
+    if (samples.size() < kPage) return json::object{{"samples", std::move(all)}};
+    from = std::to_string(samples.back().at("at_ms").to_number<std::int64_t>() + 1);
+  }
+}
+
+void add_usage(CLI::App& group, Invocation& invocation) {
+  auto output = std::make_shared<Output>();
+  auto id = std::make_shared<std::string>();
+  auto history = std::make_shared<bool>(false);
+  CLI::App* command = group.add_subcommand("usage", "What it uses");
+  command->add_option("session", *id, "Its id")->required();
+  command->add_flag("--history", *history, "What it used, the oldest first");
+  command->add_flag("--json", output->json, "As JSON");
+  command->callback([=, &invocation] {
+    auto answer = *history ? usage_history(*id) : call("GET", session_path(*id, "/usage"));
+    invocation.status = output->show(answer, [&] {
+      return usage_table(*history ? answer->at("samples").as_array() : json::array{*answer});
+    });
+  });
+}
+
 }  // namespace
 
 void add_session_commands(CLI::App& app, Invocation& invocation) {
@@ -155,8 +209,10 @@ void add_session_commands(CLI::App& app, Invocation& invocation) {
   add_create(*group, invocation);
   add_list(*group, invocation);
   add_one(*group, invocation, "get", "One session", "GET", "");
+  add_usage(*group, invocation);
   add_one(*group, invocation, "pause", "Stop all its processes", "POST", "/pause");
-  add_one(*group, invocation, "resume", "Let them go on", "POST", "/resume");
+  add_one(*group, invocation, "resume", "Let them go on; start a stopped session again", "POST",
+          "/resume");
   add_one(*group, invocation, "rm", "End it", "DELETE", "");
 }
 
@@ -172,55 +228,6 @@ void add_preview_command(CLI::App& app, Invocation& invocation) {
   command->callback([=, &invocation] {
     auto answer = call("GET", session_path(*id, "/preview?port=" + std::to_string(*port)));
     invocation.status = output->show(answer, [&] { return text_at(*answer, "url") + "\n"; });
-  });
-}
-
-void add_key_commands(CLI::App& app, Invocation& invocation) {
-  CLI::App* group = app.add_subcommand("key", "Keys to a server");
-  group->require_subcommand(1);
-  auto output = std::make_shared<Output>();
-  auto name = std::make_shared<std::string>();
-  auto role = std::make_shared<std::string>("user");
-  auto ttl = std::make_shared<std::string>();
-  CLI::App* create = group->add_subcommand("create", "Make a key and print it, this once");
-  create->add_option("name", *name, "Whose it is")->required();
-  create->add_option("--role", *role, "viewer, user, operator or admin");
-  create->add_option("--ttl", *ttl, "How long it is valid, such as 24h");
-  create->add_flag("--json", output->json, "As JSON");
-  create->callback([=, &invocation] {
-    json::object body{{"name", *name}, {"role", *role}};
-    if (!ttl->empty()) {
-      auto time = parse_duration(*ttl);
-      if (!time) {
-        invocation.status = output->failed(time.error());
-        return;
-      }
-      body["ttl_s"] = std::chrono::ceil<std::chrono::seconds>(*time).count();
-    }
-    auto answer = call("POST", "/api/keys", body);
-    invocation.status = output->show(answer, [&] { return text_at(*answer, "key") + "\n"; });
-  });
-
-  CLI::App* list = group->add_subcommand("list", "All keys, without their secrets");
-  list->add_flag("--json", output->json, "As JSON");
-  list->callback([=, &invocation] {
-    auto answer = call("GET", "/api/keys");
-    invocation.status = output->show(answer, [&] {
-      Table table({"KEY", "NAME", "ROLE", "BEGINS", "EXPIRES", "REVOKED"});
-      for (const json::value& key : answer->at("keys").as_array())
-        table.add({text_at(key, "key_id"), printable(text_at(key, "name")), text_at(key, "role"),
-                   printable(text_at(key, "prefix")), text_at(key, "expires_at"),
-                   text_at(key, "revoked_at")});
-      return table.text();
-    });
-  });
-
-  CLI::App* revoke = group->add_subcommand("revoke", "Revoke a key for good");
-  auto id = std::make_shared<std::string>();
-  revoke->add_option("key", *id, "Its id, from key list")->required();
-  revoke->callback([=, &invocation] {
-    auto answer = call("DELETE", "/api/keys/" + percent_encode(*id));
-    invocation.status = output->show(answer, [] { return std::string(); });
   });
 }
 

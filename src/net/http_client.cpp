@@ -53,6 +53,10 @@ std::size_t on_read(char* buffer, std::size_t size, std::size_t count, void* use
   return static_cast<Transfer*>(user)->request.read_body(buffer, size * count);
 }
 
+int on_progress(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+  return static_cast<Transfer*>(user)->request.go_on() ? 0 : 1;
+}
+
 Error explain(CURLcode code, const ClientRequest& request, const char* detail) {
   std::string what = *detail != '\0' ? detail : ::curl_easy_strerror(code);
   switch (code) {
@@ -109,6 +113,16 @@ Result<ClientResponse> HttpClient::send(const ClientRequest& request) {
   ::curl_easy_setopt(curl, CURLOPT_HEADERDATA, &transfer);
   ::curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
   ::curl_easy_setopt(curl, CURLOPT_WRITEDATA, &transfer);
+  ::curl_easy_setopt(curl, CURLOPT_TCP_KEEPALIVE, 1L);  // Some answers are silent for long.
+  if (request.go_on) {
+    ::curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
+    ::curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, on_progress);
+    ::curl_easy_setopt(curl, CURLOPT_XFERINFODATA, &transfer);
+  }
+  if (request.only_once) {
+    ::curl_easy_setopt(curl, CURLOPT_FRESH_CONNECT, 1L);
+    ::curl_easy_setopt(curl, CURLOPT_FORBID_REUSE, 1L);
+  }
   if (!request.ca_file.empty()) ::curl_easy_setopt(curl, CURLOPT_CAINFO, request.ca_file.c_str());
   if (request.method == "HEAD") ::curl_easy_setopt(curl, CURLOPT_NOBODY, 1L);
   if (request.read_body) {

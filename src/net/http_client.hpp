@@ -27,7 +27,12 @@ struct ClientRequest {
   std::function<bool(std::string_view)> write_body;
   std::chrono::milliseconds connect_time{10000};
   std::chrono::milliseconds total_time{0};  // 0: as long as it takes
-  std::string ca_file;                      // trusted beside the system's own
+  // Asked about once a second, on the thread that sends; false gives up.
+  std::function<bool()> go_on;
+  // On a connection of its own. One that was used before may turn out to be dead; then the request
+  // is sent again, although a server that died may have taken it.
+  bool only_once = false;
+  std::string ca_file;  // trusted beside the system's own
   // Where `host` is to be found, whatever the name service says by then.
   struct Pin {
     std::string host;

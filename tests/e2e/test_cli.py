@@ -12,6 +12,9 @@ from harness import BINARY, PLATFORM_ERROR, USAGE_ERROR, Case, exec_json, run, s
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MAN_PAGE = os.path.join(ROOT, "docs", "man", "agent-sandbox.1")
 COMMANDS = ["exec", "shell", "tour", "doctor", "completion"]
+GROUPS = {"session": ["create", "list", "get", "usage", "pause", "resume", "rm"],
+          "volume": ["create", "list", "get", "rm"]}
+VERBS = [f"{group} {verb}" for group, verbs in GROUPS.items() for verb in verbs]
 
 
 class Words(Case):
@@ -326,8 +329,8 @@ class Help(Case):
             self.assertRegex(run(flag).stdout, rb"^agent-sandbox \d+\.\d+\.\d+ \(\w+[^)]*\)\n$")
 
     def test_every_command_helps(self):
-        for command in COMMANDS:
-            done = run(command, "--help")
+        for command in [*COMMANDS, *GROUPS, *VERBS]:
+            done = run(*command.split(), "--help")
             self.assert_ran(done)
             self.assertIn(f"Usage: agent-sandbox {command}".encode(), done.stdout)
             for line in done.stdout.decode().splitlines():
@@ -338,10 +341,11 @@ class Help(Case):
             # mdoc writes --json as "Fl -json".
             page = re.sub(r"Fl -(?=[a-z])", "--", file.read())
         known = set()
-        for command in ["", *COMMANDS]:
-            text = run(*([command] if command else []), "--help").stdout.decode()
+        for command in ["", *COMMANDS, *GROUPS, *VERBS]:
+            text = run(*command.split(), "--help").stdout.decode()
             known |= options_in(text.split("Exit status:")[0])
-            self.assertIn(command, page)
+            for word in command.split():
+                self.assertIn(word, page)
         self.assertEqual(known - options_in(page), set(), "not in the man page")
         in_page = set(re.findall(r"^\.It .*?(--[a-z-]+)", page, re.MULTILINE))
         self.assertEqual(in_page - known, set(), "only in the man page")
@@ -368,10 +372,13 @@ class Completion(Case):
     def test_commands(self):
         self.assertEqual(set(COMMANDS) - set(self.complete("agent-sandbox ")), set())
         self.assertEqual(self.complete("agent-sandbox do"), ["doctor"])
+        for group, verbs in GROUPS.items():
+            self.assertEqual(self.complete(f"agent-sandbox {group} "), [*verbs, "-h", "--help"])
+            self.assertEqual(self.complete(f"agent-sandbox {group} cr"), ["create"])
 
     def test_options_are_those_of_help(self):
-        for command in ("exec", "shell", "doctor"):
-            help_text = run(command, "--help").stdout.decode().split("Exit status:")[0]
+        for command in ("exec", "shell", "doctor", *VERBS):
+            help_text = run(*command.split(), "--help").stdout.decode().split("Exit status:")[0]
             offered = self.complete(f"agent-sandbox {command} --")
             self.assertEqual(set(offered), options_in(help_text))
 
@@ -382,6 +389,8 @@ class Completion(Case):
         self.assertEqual(self.complete("agent-sandbox exec -E "), ["host", "folder:", "tar:"])
         self.assertEqual(self.complete("agent-sandbox exec -q --tier "), ["strict", "browser"])
         self.assertEqual(self.complete("agent-sandbox completion "), ["bash", "zsh", "fish"])
+        self.assertEqual(self.complete("agent-sandbox session list --state st"), ["stopped"])
+        self.assertEqual(self.complete("agent-sandbox session create --persistent --preset "), ["strict", "standard"])
 
     def test_offered_values_are_taken(self):
         for option in ("--preset", "--tier", "--network"):
