@@ -18,6 +18,7 @@ KINDS = {
     "use": {"nobody": 401, "wrong": 401, "viewer": 403, "other": 404, "owner": OK, "operator": OK, "admin": OK},
     "make": {"nobody": 401, "wrong": 401, "viewer": 403, "other": OK, "owner": OK, "operator": OK, "admin": OK},
     "own": {"nobody": 401, "wrong": 401, "viewer": 403, "other": 404, "operator": 404, "admin": 404, "owner": OK},
+    "see own": {"nobody": 401, "wrong": 401, "viewer": 404, "other": 404, "operator": 404, "admin": 404, "owner": OK},
     "admin": {"nobody": 401, "wrong": 401, "viewer": 403, "other": 403, "owner": 403, "operator": 403, "admin": OK},
 }
 FILE = "?path=/workspace/f"
@@ -50,6 +51,10 @@ RULES = {
     "createWebhook": ("make", "", {"url": "https://hooks.example/x", "events": ["session.paused"]}),
     "listWebhooks": ("any key", "", None),
     "deleteWebhook": ("own", "", None),
+    "getUsageHistory": ("look", "", None), "getNetwork": ("look", "", None),
+    "setNetwork": ("use", "", {"mode": "allow", "allow": []}),
+    "createVolume": ("make", "", {"name": "{new}", "size": "16M"}), "listVolumes": ("any key", "", None),
+    "getVolume": ("see own", "", None), "deleteVolume": ("own", "", None),
 }
 # After these the session is not as it was, so the next caller gets a new one.
 USE_IT_UP = {"deleteSession", "pauseSession", "resumeSession", "unshareSession", "removeFile", "moveFile",
@@ -69,7 +74,8 @@ class Scene:
     def __init__(self, case, paused):
         self.case = case
         owner = case.callers["owner"]
-        self.session = case.session(owner, files=[{"path": "/workspace/f", "content": "as it was"}])
+        self.session = case.session(owner, files=[{"path": "/workspace/f", "content": "as it was"}],
+                                    network={"mode": "allow", "allow": []})
         command = owner.start(self.session, "cat", background=True, pty={})
         viewer, spare = case.callers["viewer"].key_id, case.spare.key_id
         for key in (viewer, spare):
@@ -98,7 +104,7 @@ class Matrix(HttpCase):
                        "viewer": admin.make_key(role="viewer"), "operator": admin.make_key(role="operator")}
         cls.spare = admin.make_key()
         cls.known = {client for name, client in cls.callers.items() if name not in ("nobody", "wrong")}
-        cls.strangers = 0
+        cls.strangers = cls.names_made = 0
 
     def ask(self, client, method, target, body):
         """The status of an answer; what streams is let go after its head."""
@@ -140,7 +146,10 @@ class Matrix(HttpCase):
                     scene = Scene(self, name == "resumeSession" and caller != CALLERS[-1])
 
     def check(self, caller, expected, name, method, target, body, scene):
-        names = dict(scene.names)
+        self.names_made += 1
+        names = {**scene.names, "new": f"v{self.names_made}", "volume": f"v{self.names_made}"}
+        if name in ("getVolume", "deleteVolume"):
+            self.callers["owner"].expect(201, "POST", "/api/volumes", {"name": names["volume"], "size": "16M"})
         if name == "revokeKey":
             names["key"] = self.admin.make_key().key_id
         if name == "deleteWebhook":
