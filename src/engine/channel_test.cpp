@@ -164,7 +164,7 @@ TEST_F(ChannelTest, ClosingDropsDescriptorsNobodyTook) {
   auto box = channel_->box();
   UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   std::vector<int> fds(kMaxPacketFds, null.get());
-  for (int i = 0; i < 8; ++i) ASSERT_TRUE(say(box->id(), fds));
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(say(box->id(), fds));
   run(50ms);
   box.reset();
   EXPECT_EQ(open_descriptors(), before + 1);

@@ -33,16 +33,22 @@ class Ledger:
     def __init__(self):
         self.lock = threading.Lock()
         self.alive, self.gone, self.unsure, self.labels = {}, set(), set(), {}
+        self.settled = []  # of those alive, whose maker has done with them
         self.keys = {}  # id: whether it is revoked
 
     def made(self, session, token):
         with self.lock:
             self.alive[session] = token
 
-    def ending(self, session):
+    def choose_victim(self, keep):
+        """One to be ended, if there are more than `keep`."""
         with self.lock:
+            if len(self.alive) <= keep or not self.settled:
+                return None
+            session = self.settled.pop(random.randrange(len(self.settled)))
             self.unsure.add(session)
-            return self.alive.pop(session)
+            del self.alive[session]
+            return session
 
     def ended(self, session):
         with self.lock:
@@ -97,14 +103,9 @@ class Worker(threading.Thread):
         self.call("DELETE", f"/api/keys/{key}")
         with self.ledger.lock:
             self.ledger.keys[key] = True
-            crowded = len(self.ledger.alive) > self.keep
-            victim = random.choice(list(self.ledger.alive)) if crowded else None
-        if victim:
-            try:
-                self.ledger.ending(victim)
-            except KeyError:
-                return
-            self.call("DELETE", f"/api/sessions/{victim}", expected=(204, 404))
+            self.ledger.settled.append(session)
+        if victim := self.ledger.choose_victim(self.keep):
+            self.call("DELETE", f"/api/sessions/{victim}")
             self.ledger.ended(victim)
 
 
