@@ -181,19 +181,19 @@ class Game {
         spawn(sandbox_->write_file("/x", "data", 0644, "user"));
         break;
       case 5:
-        spawn(sandbox_->stat("/x"));
+        spawn(sandbox_->stat("/x", "user"));
         break;
       case 6:
-        spawn(sandbox_->list("/x", 0, 10));
+        spawn(sandbox_->list("/x", 0, 10, "user"));
         break;
       case 7:
-        spawn(sandbox_->watch("/x"), [this](auto& made) { watch_ = std::move(made); });
+        spawn(sandbox_->watch("/x", "user"), [this](auto& made) { watch_ = std::move(made); });
         break;
       case 8:
         if (watch_) spawn(watch_->next());
         break;
       case 9:
-        spawn(sandbox_->archive_out("/x"));
+        spawn(sandbox_->archive_out("/x", "user"));
         break;
       case 10:
         spawn(
