@@ -113,17 +113,25 @@ void SessionCommand::write_to(CommandJournal& journal) const {
   if (status_) journal.ended(number_, *status_);
 }
 
+void SessionCommand::write_down() {
+  in_journal_ = true;
+  journal_->gather();
+  write_to(*journal_);
+  journal_->flush();
+}
+
 asio::awaitable<Result<void>> SessionCommand::start(std::shared_ptr<Sandbox> sandbox,
                                                     std::function<void()> ended) {
   started_ms_ = now_ms();
   auto starting = sandbox->start(request_.command);
   execution_ = CO_TRY(co_await std::move(starting));
-  journal_->began(number_, about());
   if (request_.background) {
+    journal_->began(number_, about());
     // Where nothing outlives the server there is nothing to be done about it.
     auto keeping = execution_->keep(id_);
     (void)co_await std::move(keeping);
   } else {
+    in_journal_ = false;  // Until it has lasted, or ended.
     asio::co_spawn(executor_, keep_if_it_lasts(executor_, weak_from_this()), asio::detached);
   }
   asio::co_spawn(executor_, follow(std::move(ended)), asio::detached);
@@ -148,6 +156,7 @@ asio::awaitable<void> SessionCommand::keep_if_it_lasts(asio::any_io_executor exe
   co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
   auto self = command.lock();
   if (!self || !self->is_running()) co_return;
+  self->write_down();
   auto execution = self->execution_;
   auto keeping = execution->keep(self->id_);
   (void)co_await std::move(keeping);
@@ -175,7 +184,7 @@ asio::awaitable<void> SessionCommand::follow(std::function<void()> ended) {
     auto chunk = co_await std::move(reading);
     if (!chunk || !*chunk) break;
     // First where it survives, then where it can be seen.
-    journal_->wrote(number_, (*chunk)->stream, (*chunk)->data);
+    if (in_journal_) journal_->wrote(number_, (*chunk)->stream, (*chunk)->data);
     output_.append((*chunk)->stream, std::move((*chunk)->data));
     journal_->settle();
     changed_.ring();
@@ -188,7 +197,10 @@ asio::awaitable<void> SessionCommand::follow(std::function<void()> ended) {
   lost.exit_code = 137;
   lost.signal = 9;
   status_ = status ? *status : lost;
-  journal_->ended(number_, *status_);
+  if (in_journal_)
+    journal_->ended(number_, *status_);
+  else
+    write_down();
   journal_->settle();
   execution_.reset();  // Nobody need keep it any more.
   changed_.ring();

@@ -72,6 +72,7 @@ class SessionCommand : public std::enable_shared_from_this<SessionCommand> {
   static asio::awaitable<void> keep_if_it_lasts(asio::any_io_executor executor,
                                                 std::weak_ptr<SessionCommand> command);
   json::object about() const;
+  void write_down();  // what is not in the journal yet
   Result<void> check_running() const;
   bool is_somebody_behind() const;
 
@@ -86,6 +87,7 @@ class SessionCommand : public std::enable_shared_from_this<SessionCommand> {
   Bell changed_;
   std::shared_ptr<Execution> execution_;
   std::optional<ExitStatus> status_;
+  bool in_journal_ = true;
   std::int64_t started_ms_ = 0;
 };
 

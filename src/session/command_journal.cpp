@@ -91,12 +91,25 @@ Result<void> CommandJournal::open() {
 }
 
 void CommandJournal::append(Kind kind, std::uint64_t number, std::string_view data) {
+  Header header{number, static_cast<std::uint32_t>(data.size()), static_cast<char>(kind), {}};
+  std::string_view head(reinterpret_cast<const char*>(&header), sizeof header);
+  if (!gathering_) return write(head, data);
+  gathered_ += head;
+  gathered_ += data;
+}
+
+void CommandJournal::flush() {
+  gathering_ = false;
+  if (!gathered_.empty()) write(gathered_, "");
+  gathered_ = std::string();
+}
+
+void CommandJournal::write(std::string_view first, std::string_view second) {
   if (sealed_) return;
   if (auto opened = open(); !opened) return complain_(opened.error());
-  Header header{number, static_cast<std::uint32_t>(data.size()), static_cast<char>(kind), {}};
-  std::array<iovec, 2> parts{
-      {{&header, sizeof header}, {const_cast<char*>(data.data()), data.size()}}};
-  std::size_t size = sizeof header + data.size();
+  std::array<iovec, 2> parts{{{const_cast<char*>(first.data()), first.size()},
+                              {const_cast<char*>(second.data()), second.size()}}};
+  std::size_t size = first.size() + second.size();
   ssize_t written = ::writev(file_.get(), parts.data(), static_cast<int>(parts.size()));
   if (written == static_cast<ssize_t>(size)) {
     size_ += size;

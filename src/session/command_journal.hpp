@@ -39,6 +39,10 @@ class CommandJournal {
   void wrote(std::uint64_t number, OutputChunk::Stream stream, std::string_view data);
   void ended(std::uint64_t number, const ExitStatus& status);
 
+  // Between these, what is written waits and then goes at once.
+  void gather() noexcept { gathering_ = true; }
+  void flush();
+
   // `tidy` is called by settle() when the file has grown: it tells how much of it is still wanted.
   void when_large(std::function<void()> tidy) { tidy_ = std::move(tidy); }
   void settle();
@@ -56,6 +60,7 @@ class CommandJournal {
  private:
   enum class Kind : char { began = 'B', out = 'O', err = 'E', ended = 'X' };
   void append(Kind kind, std::uint64_t number, std::string_view data);
+  void write(std::string_view first, std::string_view second);
   Result<void> open();
 
   std::filesystem::path path_;
@@ -65,6 +70,8 @@ class CommandJournal {
   std::size_t size_ = 0;
   std::size_t look_at_;  // this size
   bool sealed_ = false;
+  bool gathering_ = false;
+  std::string gathered_;
 };
 
 }  // namespace asr

@@ -72,7 +72,8 @@ asio::awaitable<Result<void>> Sessions::start_again(Caller caller,
   Volumes::Placed placed = CO_TRY(co_await std::move(placing));
   auto bringing = bring_up(session->id(), session->request(), std::move(placed.mounts));
   std::shared_ptr<Sandbox> sandbox = CO_TRY(co_await std::move(bringing));
-
+  auto keeping = kept(begin_keeping(session->request().provider, sandbox, session->id()));
+  CO_TRY(co_await std::move(keeping));
   session->set_sandbox(sandbox);
   auto opening = open_network(session, sandbox);
   CO_TRY(co_await std::move(opening));

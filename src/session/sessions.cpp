@@ -91,7 +91,7 @@ asio::awaitable<Result<void>> Sessions::furnish(std::shared_ptr<Sandbox> sandbox
   co_return Result<void>();
 }
 
-// The sandbox of a session, kept under its name.
+// The sandbox of a session, before it is kept under its name.
 asio::awaitable<Result<std::shared_ptr<Sandbox>>> Sessions::bring_up(std::string id,
                                                                      SessionRequest request,
                                                                      std::vector<Volume> volumes) {
@@ -100,12 +100,30 @@ asio::awaitable<Result<std::shared_ptr<Sandbox>>> Sessions::bring_up(std::string
   if (request.persistent) spec.disk = PersistentDisk{disk_of(id)};
   spec.volumes = std::move(volumes);
   auto creating = provider.create(std::move(spec));
-  std::shared_ptr<Sandbox> sandbox = CO_TRY(co_await std::move(creating));
-  if (provider.can_keep()) {
-    auto keeping = sandbox->keep(id);
-    CO_TRY(co_await std::move(keeping));
+  co_return co_await std::move(creating);
+}
+
+std::shared_ptr<Sessions::Keeping> Sessions::begin_keeping(const std::string& provider,
+                                                           std::shared_ptr<Sandbox> sandbox,
+                                                           std::string id) {
+  auto keeping = std::make_shared<Keeping>(executor_);
+  if (!providers_.at(provider)->can_keep()) {
+    keeping->result = Result<void>();
+    return keeping;
   }
-  co_return sandbox;
+  auto keep = [](std::shared_ptr<Keeping> what, std::shared_ptr<Sandbox> of,
+                 std::string label) -> asio::awaitable<void> {
+    auto asking = of->keep(std::move(label));
+    what->result = co_await std::move(asking);
+    what->done.ring();
+  };
+  asio::co_spawn(executor_, keep(keeping, std::move(sandbox), std::move(id)), asio::detached);
+  return keeping;
+}
+
+asio::awaitable<Result<void>> Sessions::kept(std::shared_ptr<Keeping> keeping) {
+  while (!keeping->result) co_await keeping->done.wait();
+  co_return *keeping->result;
 }
 
 std::int64_t Sessions::expiry_of(std::optional<std::chrono::seconds> wanted) const {
@@ -172,6 +190,7 @@ asio::awaitable<Result<std::shared_ptr<Session>>> Sessions::make_with(Caller cal
                                                                       Volumes::Placed volumes) {
   auto bringing = bring_up(id, request, std::move(volumes.mounts));
   std::shared_ptr<Sandbox> sandbox = CO_TRY(co_await std::move(bringing));
+  auto keeping = begin_keeping(request.provider, sandbox, id);
   auto furnishing = furnish(sandbox, std::move(request.files));
   CO_TRY(co_await std::move(furnishing));
 
@@ -196,6 +215,10 @@ asio::awaitable<Result<std::shared_ptr<Session>>> Sessions::make_with(Caller cal
   event.id = CO_TRY(co_await store_.write(std::move(work)));
   take_in(session);
   watch_sandbox(session, sandbox);
+  auto waiting = kept(std::move(keeping));
+  if (auto is_kept = co_await std::move(waiting); !is_kept)
+    log_.error("a session will end with this server",
+               {{"session", session->id()}, {"why", is_kept.error().what}});
   ++totals_.created;
   events_.announce(std::move(event));
   co_return session;

@@ -131,6 +131,15 @@ class Sessions {
                                                               Volumes::Placed volumes);
   asio::awaitable<Result<std::shared_ptr<Sandbox>>> bring_up(std::string id, SessionRequest request,
                                                              std::vector<Volume> volumes);
+  // Its sandbox is given to the keeper while something else goes on.
+  struct Keeping {
+    explicit Keeping(asio::any_io_executor executor) : done(std::move(executor)) {}
+    Bell done;
+    std::optional<Result<void>> result;
+  };
+  std::shared_ptr<Keeping> begin_keeping(const std::string& provider,
+                                         std::shared_ptr<Sandbox> sandbox, std::string id);
+  static asio::awaitable<Result<void>> kept(std::shared_ptr<Keeping> keeping);
   SessionRecord record_of(const Caller& caller, const SessionRequest& request, std::string id,
                           const Sandbox& sandbox) const;
   asio::awaitable<Result<void>> open_network(std::shared_ptr<Session> session,
