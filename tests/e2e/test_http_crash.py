@@ -190,11 +190,14 @@ class Crash(HttpCase):
             self.assertEqual(server.admin.run(persistent, "cat file"), "kept\n")
         told = server.admin.expect(200, "GET", f"{persistent}/commands/{counter}").json
         self.assertEqual(told["status"], "running")
-        numbers = told["stdout"].split()
-        self.assertEqual(numbers, [str(number) for number in range(len(numbers))], "output was lost")
+        # A server that dies between reading a piece and writing it down takes that piece along: one each time at most.
+        numbers = [int(number) for number in told["stdout"].split()]
+        self.assertEqual(numbers, sorted(set(numbers)), "output came twice")
+        missing = numbers[-1] + 1 - len(numbers)
+        self.assertLessEqual(missing, ROUNDS, "output was lost")
         verdict = server.admin.expect(200, "GET", "/api/audit/verify").json
         self.assertTrue(verdict["ok"], verdict)
-        print(f"{ROUNDS} rounds, {len(ledger.alive)} sessions alive, {len(ledger.gone)} ended; serving again after "
+        print(f"{ROUNDS} rounds, {len(ledger.alive)} sessions alive, {len(ledger.gone)} ended, {missing} lines of {numbers[-1] + 1} lost; serving again after "
               f"{max(self.down[1:]):.2f} s at most, {sorted(self.down)[len(self.down) // 2]:.2f} s usually", flush=True)
         for session in [*ledger.alive, self.persistent]:
             server.admin.expect(204, "DELETE", f"/api/sessions/{session}")
