@@ -39,12 +39,13 @@ int main() {
     return 1;
   }
   int status = 1;
-  boost::asio::co_spawn(context, session(engine->get()), [&](std::exception_ptr error, asr::Result<void> done) {
-    if (error) std::rethrow_exception(error);
-    if (!done) std::fprintf(stderr, "%s\n", done.error().what.c_str());
-    status = done ? 0 : 1;
-    context.stop();
-  });
+  boost::asio::co_spawn(context, session(engine->get()),
+                        [&](std::exception_ptr error, asr::Result<void> done) {
+                          if (error) std::rethrow_exception(error);
+                          if (!done) std::fprintf(stderr, "%s\n", done.error().what.c_str());
+                          status = done ? 0 : 1;
+                          context.stop();
+                        });
   context.run();
   return status;
 }

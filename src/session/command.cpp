@@ -127,9 +127,8 @@ asio::awaitable<Result<void>> SessionCommand::start(std::shared_ptr<Sandbox> san
   execution_ = CO_TRY(co_await std::move(starting));
   if (request_.background) {
     journal_->began(number_, about());
-    // Where nothing outlives the server there is nothing to be done about it.
-    auto keeping = execution_->keep(id_);
-    (void)co_await std::move(keeping);
+    auto keeping = keep(execution_);
+    co_await std::move(keeping);
   } else {
     in_journal_ = false;  // Until it has lasted, or ended.
     asio::co_spawn(executor_, keep_if_it_lasts(executor_, weak_from_this()), asio::detached);
@@ -157,9 +156,19 @@ asio::awaitable<void> SessionCommand::keep_if_it_lasts(asio::any_io_executor exe
   auto self = command.lock();
   if (!self || !self->is_running()) co_return;
   self->write_down();
-  auto execution = self->execution_;
-  auto keeping = execution->keep(self->id_);
-  (void)co_await std::move(keeping);
+  auto keeping = self->keep(self->execution_);
+  co_await std::move(keeping);
+}
+
+// The command must not fail for it. Where sandboxes end with the server there is nothing to tell.
+asio::awaitable<void> SessionCommand::keep(std::shared_ptr<Execution> execution) {
+  auto self = shared_from_this();
+  auto keeping = execution->keep(id_);
+  auto kept = co_await std::move(keeping);
+  if (kept || !is_running()) co_return;
+  Errc code = kept.error().code;
+  if (code != Errc::unsupported && code != Errc::conflict && code != Errc::gone)
+    journal_->regret(kept.error());
 }
 
 void SessionCommand::go_on(std::shared_ptr<Execution> execution, std::function<void()> ended) {

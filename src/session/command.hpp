@@ -69,6 +69,7 @@ class SessionCommand : public std::enable_shared_from_this<SessionCommand> {
 
  private:
   asio::awaitable<void> follow(std::function<void()> ended);
+  asio::awaitable<void> keep(std::shared_ptr<Execution> execution);
   static asio::awaitable<void> keep_if_it_lasts(asio::any_io_executor executor,
                                                 std::weak_ptr<SessionCommand> command);
   json::object about() const;

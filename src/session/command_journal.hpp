@@ -39,6 +39,9 @@ class CommandJournal {
   void wrote(std::uint64_t number, OutputChunk::Stream stream, std::string_view data);
   void ended(std::uint64_t number, const ExitStatus& status);
 
+  // Something of a command will not survive this process.
+  void regret(const Error& error) const { complain_(error); }
+
   // Between these, what is written waits and then goes at once.
   void gather() noexcept { gathering_ = true; }
   void flush();

@@ -84,10 +84,9 @@ void Session::set_sandbox(std::shared_ptr<Sandbox> sandbox) noexcept {
   sandbox_ = std::move(sandbox);
 }
 
-void Session::set_egress(std::unique_ptr<SessionEgress> egress,
-                         std::map<std::string, std::string> trust) {
+void Session::set_egress(std::unique_ptr<SessionEgress> egress) {
   egress_ = std::move(egress);
-  trust_ = std::move(trust);
+  trust_.clear();  // Another authority.
 }
 
 void Session::set_network(NetworkRequest network) {

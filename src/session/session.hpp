@@ -58,8 +58,9 @@ class Session : public std::enable_shared_from_this<Session> {
   void set_life(std::int64_t expires_ms, std::int64_t idle_ms) noexcept;
 
   // Its way out, where it has one, and what programs must trust for that.
-  void set_egress(std::unique_ptr<SessionEgress> egress, std::map<std::string, std::string> trust);
-  void set_trust(std::map<std::string, std::string> trust) { trust_ = std::move(trust); }
+  void set_egress(std::unique_ptr<SessionEgress> egress);
+  bool has_trust() const noexcept { return !trust_.empty(); }
+  void set_trust(std::map<std::string, std::string> variables) { trust_ = std::move(variables); }
   const SessionEgress* egress() const noexcept { return egress_.get(); }
   void set_network(NetworkRequest network);
   // How many were not told since the last that was; none: this one may not be, either.

@@ -57,6 +57,9 @@ asio::awaitable<Result<void>> Sessions::resume(Caller caller, std::shared_ptr<Se
   auto sandbox = CO_TRY(session->sandbox(Session::Want::alive));
   auto resuming = sandbox->resume();
   CO_TRY(co_await std::move(resuming));
+  // One that was paused when a server took it up could not be told whom to trust.
+  auto writing = write_trust(session, sandbox);
+  CO_TRY(co_await std::move(writing));
   auto changing = change_state(session, SessionState::ready, caller);
   co_return co_await std::move(changing);
 }
@@ -141,8 +144,7 @@ asio::awaitable<Result<void>> Sessions::end(std::shared_ptr<Session> session, st
       log_.error("a sandbox could not be ended",
                  {{"session", session->id()}, {"why", destroyed.error().what}});
   }
-  auto removing =
-      remove_files(session->record().provider, session->id(), session->record().persistent);
+  auto removing = remove_files(session->id(), session->record().persistent);
   co_await std::move(removing);
   event.id = CO_TRY(std::move(stored));
   events_.announce(std::move(event));
@@ -157,7 +159,9 @@ asio::awaitable<Result<void>> Sessions::stop(std::shared_ptr<Session> session, s
   session->set_state(SessionState::creating);  // Neither this nor that, until its disk is free.
   if (sandbox) {
     auto destroying = (*sandbox)->destroy();
-    (void)co_await std::move(destroying);
+    if (auto destroyed = co_await std::move(destroying); !destroyed)
+      log_.error("a sandbox could not be ended",
+                 {{"session", session->id()}, {"why", destroyed.error().what}});
   }
   session->set_sandbox(nullptr);
   session->set_state(SessionState::stopped);
@@ -191,15 +195,18 @@ void Sessions::watch_sandbox(const std::shared_ptr<Session>& session,
 }
 
 // What is left of it on the disk. A disk is given free only when its sandbox is gone.
-asio::awaitable<void> Sessions::remove_files(std::string provider, std::string id,
-                                             bool persistent) {
+asio::awaitable<void> Sessions::remove_files(std::string id, bool persistent) {
+  Result<void> removed;
   if (persistent) {
-    auto removing = providers_.at(provider)->remove_storage(disk_of(id));
-    if (auto removed = co_await std::move(removing);
-        !removed && removed.error().code != Errc::not_found)
-      log_.error("a disk could not be removed", {{"session", id}, {"why", removed.error().what}});
+    auto removing = storage_->remove_storage(disk_of(id));
+    removed = co_await std::move(removing);
+    if (!removed && removed.error().code == Errc::not_found) removed = Result<void>();
   }
-  (void)remove_tree(AT_FDCWD, folder_of(id).native());
+  if (removed) removed = remove_tree(AT_FDCWD, folder_of(id).native());
+  // The next start sweeps what is left.
+  if (!removed)
+    log_.error("files of a session could not be removed",
+               {{"session", id}, {"why", removed.error().what}});
 }
 
 void Sessions::watch_life() { asio::co_spawn(executor_, end_those_over(), asio::detached); }

@@ -16,9 +16,9 @@ bool has_credentials(const EgressPolicy& policy) {
   return false;
 }
 
-// What programs must trust, in a file where they can all read it; gives the variables that say so.
-asio::awaitable<Result<std::map<std::string, std::string>>> write_trust(
-    std::shared_ptr<Sandbox> sandbox, std::string certificate) {
+// A file where every program can read it; gives its name.
+asio::awaitable<Result<std::string>> write_bundle(std::shared_ptr<Sandbox> sandbox,
+                                                  std::string bundle) {
   bool writable = sandbox->spec().root == RootMode::writable;
   std::string folder = writable ? "/etc/agent-sandbox" : "/tmp";
   std::string path = folder + (writable ? "/ca.pem" : "/agent-sandbox-ca.pem");
@@ -28,9 +28,9 @@ asio::awaitable<Result<std::map<std::string, std::string>>> write_trust(
     auto made = co_await std::move(making);
     if (!made && made.error().code != Errc::conflict) co_return fail(std::move(made).error());
   }
-  auto writing = sandbox->write_file(path, trust_bundle(certificate), 0644, user);
+  auto writing = sandbox->write_file(path, std::move(bundle), 0644, user);
   CO_TRY(co_await std::move(writing));
-  co_return trust_variables(path);
+  co_return path;
 }
 
 }  // namespace
@@ -43,12 +43,21 @@ asio::awaitable<Result<void>> Sessions::open_network(std::shared_ptr<Session> se
     co_return fail(Errc::unsupported, "/network/mode: this server opens no network");
   SessionEgress::Parts parts{executor_, *settings_.dialer, log_, {}, report_of(session), 0};
   auto egress = CO_TRY(SessionEgress::open(std::move(parts), sandbox, network.policy));
-  std::map<std::string, std::string> trust;
-  if (has_credentials(network.policy)) {
-    auto writing = write_trust(sandbox, egress->certificate());
-    trust = CO_TRY(co_await std::move(writing));
-  }
-  session->set_egress(std::move(egress), std::move(trust));
+  session->set_egress(std::move(egress));
+  auto writing = write_trust(session, sandbox);
+  co_return co_await std::move(writing);
+}
+
+// What programs must trust, where hosts have credentials: once for each authority.
+asio::awaitable<Result<void>> Sessions::write_trust(std::shared_ptr<Session> session,
+                                                    std::shared_ptr<Sandbox> sandbox) {
+  const SessionEgress* egress = session->egress();
+  bool needed =
+      egress && !session->has_trust() && has_credentials(session->request().network.policy);
+  if (!needed || sandbox->state() == SandboxState::paused) co_return Result<void>();
+  auto writing = write_bundle(sandbox, trust_bundle(egress->certificate()));
+  std::string path = CO_TRY(co_await std::move(writing));
+  session->set_trust(trust_variables(path));
   co_return Result<void>();
 }
 
@@ -93,11 +102,10 @@ asio::awaitable<Result<void>> Sessions::set_network(Caller caller, std::shared_p
   session->record().sealed = record.sealed;
   session->set_network(request.network);
   events_.announce(std::move(event));
-  if (!has_credentials(network.policy) || !session->egress()) co_return Result<void>();
-  auto sandbox = CO_TRY(session->sandbox());
-  auto writing = write_trust(sandbox, session->egress()->certificate());
-  session->set_trust(CO_TRY(co_await std::move(writing)));
-  co_return Result<void>();
+  auto sandbox = session->sandbox(Session::Want::alive);
+  if (!sandbox) co_return Result<void>();  // It is told when it has a computer again.
+  auto writing = write_trust(session, *sandbox);
+  co_return co_await std::move(writing);
 }
 
 }  // namespace asr

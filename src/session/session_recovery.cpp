@@ -144,7 +144,7 @@ asio::awaitable<void> Sessions::sweep_files() {
   }
   for (const std::string& id : strangers) {
     bool has_disk = std::filesystem::exists(settings_.storage / disk_of(id), ec);
-    auto removing = remove_files("native", id, has_disk);
+    auto removing = remove_files(id, has_disk);
     co_await std::move(removing);
   }
   auto sweeping = volumes_->sweep(settings_.storage);

@@ -32,7 +32,10 @@ Sessions::Sessions(asio::any_io_executor executor, Store& store, const Log& log,
 Sessions::~Sessions() { *stopped_ = true; }
 
 void Sessions::add_provider(std::unique_ptr<Provider> provider) {
-  if (!volumes_) volumes_ = std::make_unique<Volumes>(store_, *provider, settings_.volumes);
+  if (!storage_) {
+    storage_ = provider.get();
+    volumes_ = std::make_unique<Volumes>(store_, *storage_, settings_.volumes);
+  }
   providers_.emplace(std::string(provider->name()), std::move(provider));
 }
 
@@ -174,11 +177,10 @@ asio::awaitable<Result<std::shared_ptr<Session>>> Sessions::make(Caller caller,
   auto placing = volumes_->place(caller.id, request.volumes);
   Volumes::Placed placed = CO_TRY(co_await std::move(placing));
   bool persistent = request.persistent;
-  std::string provider = request.provider;
   auto making = make_with(std::move(caller), std::move(request), id, std::move(placed));
   auto session = co_await std::move(making);
   if (!session && persistent) {
-    auto removing = remove_files(std::move(provider), std::move(id), true);
+    auto removing = remove_files(std::move(id), true);
     co_await std::move(removing);
   }
   co_return session;

@@ -144,6 +144,8 @@ class Sessions {
                           const Sandbox& sandbox) const;
   asio::awaitable<Result<void>> open_network(std::shared_ptr<Session> session,
                                              std::shared_ptr<Sandbox> sandbox);
+  asio::awaitable<Result<void>> write_trust(std::shared_ptr<Session> session,
+                                            std::shared_ptr<Sandbox> sandbox);
   EgressProxy::Report report_of(const std::shared_ptr<Session>& session);
   std::int64_t expiry_of(std::optional<std::chrono::seconds> wanted) const;
   void take_in(const std::shared_ptr<Session>& session);
@@ -162,7 +164,7 @@ class Sessions {
   asio::awaitable<Result<void>> give_up(std::shared_ptr<Session> session, std::string reason,
                                         Caller actor);
   asio::awaitable<Result<void>> start_again(Caller caller, std::shared_ptr<Session> session);
-  asio::awaitable<void> remove_files(std::string provider, std::string id, bool persistent);
+  asio::awaitable<void> remove_files(std::string id, bool persistent);
 
   // Taking up what an earlier life left (session_recovery.cpp).
   using Inherited = std::map<std::string, std::shared_ptr<Sandbox>>;  // by session
@@ -191,6 +193,7 @@ class Sessions {
   NodeName node_;
   SessionSettings settings_;
   std::map<std::string, std::unique_ptr<Provider>> providers_;
+  Provider* storage_ = nullptr;  // whose disks and volumes lie in this server's storage: the first
   std::unique_ptr<Volumes> volumes_;
   std::unordered_map<std::string, std::shared_ptr<Session>> live_;
   std::unordered_map<std::string, std::uint32_t>
