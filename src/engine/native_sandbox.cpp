@@ -243,6 +243,10 @@ asio::awaitable<Result<UniqueFd>> NativeSandbox::accept_egress() {
   co_return co_await on_strand(strand(), std::move(taking));
 }
 
+bool NativeSandbox::is_alive() const noexcept {
+  return state_ != SandboxState::gone && !wait_for_end(birth_.pidfd.get(), 0ms);
+}
+
 asio::awaitable<Result<void>> NativeSandbox::ping() {
   return request_done(wire::Ping{}, kPingWithin);
 }

@@ -118,6 +118,7 @@ class NativeSandbox final : public Sandbox, public std::enable_shared_from_this<
   asio::awaitable<Result<UniqueFd>> connect(std::uint16_t port) override;
 
   asio::awaitable<Result<UniqueFd>> accept_egress() override;
+  bool is_alive() const noexcept override;
   asio::awaitable<Result<void>> ping() override;
   asio::awaitable<Result<void>> pause() override;
   asio::awaitable<Result<void>> resume() override;

@@ -11,7 +11,8 @@ using namespace std::chrono_literals;
 
 namespace {
 constexpr auto kBurst = 2ms;
-}
+constexpr auto kTrusted = 1s;  // So long after its first answer it is not asked again.
+}  // namespace
 
 Pool::Pool(asio::any_io_executor executor, SandboxSpec spec, PoolOptions options, Make make)
     : executor_(std::move(executor)),
@@ -19,25 +20,29 @@ Pool::Pool(asio::any_io_executor executor, SandboxSpec spec, PoolOptions options
       options_(options),
       make_(std::move(make)) {}
 
-std::shared_ptr<Sandbox> Pool::pop() {
+std::optional<Pool::Ready> Pool::pop() {
   std::lock_guard lock(mutex_);
-  if (ready_.empty()) return nullptr;
-  auto sandbox = std::move(ready_.front());
+  if (ready_.empty()) return std::nullopt;
+  Ready ready = std::move(ready_.front());
   ready_.pop_front();
-  return sandbox;
+  return ready;
 }
 
 bool Pool::put(std::shared_ptr<Sandbox> sandbox) {
   std::lock_guard lock(mutex_);
   if (closed_) return false;
-  ready_.push_back(std::move(sandbox));
+  ready_.push_back({std::move(sandbox), Clock::now()});
   return true;
 }
 
 asio::awaitable<std::shared_ptr<Sandbox>> Pool::take() {
-  while (auto sandbox = pop()) {
-    auto pinging = sandbox->ping();
-    if (!co_await std::move(pinging)) continue;
+  while (auto ready = pop()) {
+    auto sandbox = std::move(ready->sandbox);
+    if (!sandbox->is_alive()) continue;
+    if (Clock::now() - ready->answered > kTrusted) {
+      auto pinging = sandbox->ping();
+      if (!co_await std::move(pinging)) continue;
+    }
     {
       std::lock_guard lock(mutex_);
       ++warm_;
@@ -131,7 +136,7 @@ asio::awaitable<Result<void>> Pool::fill() {
 }
 
 void Pool::close() {
-  std::deque<std::shared_ptr<Sandbox>> ending;
+  std::deque<Ready> ending;
   std::lock_guard lock(mutex_);
   closed_ = true;
   ending.swap(ready_);

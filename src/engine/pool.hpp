@@ -3,10 +3,12 @@
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "engine/engine.hpp"
 
@@ -19,7 +21,7 @@ class Pool : public std::enable_shared_from_this<Pool> {
 
   Pool(asio::any_io_executor executor, SandboxSpec spec, PoolOptions options, Make make);
 
-  // A sandbox that answers, or nothing. Dead ones are dropped on the way.
+  // A sandbox that lives and answers, or nothing. Others are dropped on the way.
   asio::awaitable<std::shared_ptr<Sandbox>> take();
   asio::awaitable<Result<void>> fill();  // Returns when it is full.
   void close();                          // No more refills; those inside are destroyed.
@@ -28,7 +30,12 @@ class Pool : public std::enable_shared_from_this<Pool> {
   void count_cold();
 
  private:
-  std::shared_ptr<Sandbox> pop();
+  using Clock = std::chrono::steady_clock;
+  struct Ready {
+    std::shared_ptr<Sandbox> sandbox;
+    Clock::time_point answered;
+  };
+  std::optional<Ready> pop();
   void refill();
   void refill_soon();
   asio::awaitable<void> refill_later();
@@ -40,7 +47,7 @@ class Pool : public std::enable_shared_from_this<Pool> {
   PoolOptions options_;
   Make make_;
   mutable std::mutex mutex_;
-  std::deque<std::shared_ptr<Sandbox>> ready_;
+  std::deque<Ready> ready_;
   std::uint32_t making_ = 0;
   std::uint64_t warm_ = 0;
   std::uint64_t cold_ = 0;

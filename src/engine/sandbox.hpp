@@ -139,6 +139,8 @@ class Sandbox {
   // wait inside. The descriptor does not block.
   virtual asio::awaitable<Result<UniqueFd>> accept_egress() = 0;
 
+  // Whether its first process lives. Asks the kernel, not the sandbox: ping() does that.
+  virtual bool is_alive() const noexcept = 0;
   virtual asio::awaitable<Result<void>> ping() = 0;
   virtual asio::awaitable<Result<void>> pause() = 0;
   virtual asio::awaitable<Result<void>> resume() = 0;

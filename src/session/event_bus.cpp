@@ -4,11 +4,15 @@
 
 namespace asr {
 
+std::deque<EventRecord>::const_iterator EventBus::first_after(std::int64_t id) const {
+  return std::upper_bound(
+      recent_.begin(), recent_.end(), id,
+      [](std::int64_t wanted, const EventRecord& each) { return wanted < each.id; });
+}
+
 void EventBus::announce(EventRecord event) {
   // Commits come back in their order, but let us not depend on it.
-  auto place =
-      std::upper_bound(recent_.begin(), recent_.end(), event.id,
-                       [](std::int64_t id, const EventRecord& each) { return id < each.id; });
+  auto place = first_after(event.id);
   newest_ = std::max(newest_, event.id);
   recent_.insert(place, std::move(event));
   if (recent_.size() > kRecent) recent_.pop_front();
@@ -44,11 +48,11 @@ asio::awaitable<Result<EventBus::Batch>> EventBus::after(std::int64_t id, EventI
         batch = CO_TRY(co_await std::move(reading));
       } else {
         batch.seen = newest_;
-        for (const EventRecord& event : recent_) {
-          if (event.id <= id || !interest.covers(event)) continue;
-          batch.events.push_back(event);
+        for (auto event = first_after(id); event != recent_.end(); ++event) {
+          if (!interest.covers(*event)) continue;
+          batch.events.push_back(*event);
           if (batch.events.size() < limit) continue;
-          batch.seen = event.id;
+          batch.seen = event->id;
           break;
         }
       }

@@ -41,6 +41,7 @@ class EventBus {
                                        Bell::Clock::time_point deadline);
 
  private:
+  std::deque<EventRecord>::const_iterator first_after(std::int64_t id) const;
   asio::awaitable<Result<Batch>> from_store(std::int64_t id, EventInterest interest,
                                             std::size_t limit);
 

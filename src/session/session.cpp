@@ -193,6 +193,13 @@ void Session::tidy_journal() {
   });
 }
 
+// Descriptors are few, sessions are many: the next command opens it again.
+void Session::rest() {
+  bool running = std::any_of(commands_.begin(), commands_.end(),
+                             [](const auto& entry) { return entry.second->is_running(); });
+  if (!running) journal_->close();
+}
+
 void Session::forget_old_commands() {
   std::size_t count = 0;
   std::size_t bytes = 0;
@@ -211,9 +218,6 @@ void Session::forget_old_commands() {
     bytes -= it->second->output().kept();
     it = commands_.erase(it);
   }
-  bool running = std::any_of(commands_.begin(), commands_.end(),
-                             [](const auto& entry) { return entry.second->is_running(); });
-  if (!running) journal_->close();
 }
 
 Result<std::shared_ptr<SessionCommand>> Session::command(std::string_view id) const {

@@ -45,6 +45,8 @@ class Session : public std::enable_shared_from_this<Session> {
   }
   void set_state(SessionState state) noexcept { state_ = state; }
 
+  // Gives back what it holds only to be quick.
+  void rest();
   void touch() noexcept;  // It was used.
   // Between these it is in use, however long that takes.
   void hold() noexcept { ++holds_; }

@@ -237,7 +237,7 @@ asio::awaitable<void> Sessions::end_those_over() {
         TRY(trim_events(database, 100'000));
         return remove_sessions_ended_before(database, before);
       };
-      (void)co_await store_.write(std::move(sweep));
+      (void)co_await store_.write_soon(std::move(sweep));
       if (*stopped) co_return;
     }
     co_await life_changed_.wait(next_look_);
@@ -262,12 +262,15 @@ asio::awaitable<void> Sessions::keep_activity() {
   if (*stopped) co_return;
   keeping_activity_ = false;
   std::vector<std::pair<std::string, std::int64_t>> times;
-  for (const std::string& id : used_)
-    if (auto found = live_.find(id); found != live_.end())
-      times.emplace_back(id, found->second->record().active_ms);
+  for (const std::string& id : used_) {
+    auto found = live_.find(id);
+    if (found == live_.end()) continue;
+    times.emplace_back(id, found->second->record().active_ms);
+    found->second->rest();
+  }
   used_.clear();
   auto work = [times](Database& database) { return touch_sessions(database, times); };
-  (void)co_await store_.write(std::move(work));
+  (void)co_await store_.write_soon(std::move(work));
 }
 
 Sessions::Hold::Hold(Sessions* sessions, std::shared_ptr<Session> session)

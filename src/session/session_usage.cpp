@@ -57,7 +57,7 @@ asio::awaitable<void> Sessions::sample_usage() {
       }
       return {};
     };
-    auto stored = co_await store_.write(std::move(work));
+    auto stored = co_await store_.write_soon(std::move(work));
     if (*stopped) co_return;
     if (!stored) log_.warning("usage could not be written", {{"why", stored.error().what}});
   }

@@ -355,7 +355,7 @@ asio::awaitable<Result<std::shared_ptr<SessionCommand>>> Sessions::start_command
     auto work = [what, &secrets = store_.secrets()](Database& database) {
       return append_audit(database, secrets, what);
     };
-    (void)co_await store_.write(std::move(work));
+    (void)co_await store_.write_soon(std::move(work));
   };
   asio::co_spawn(executor_, record(std::move(entry)), asio::detached);
   co_return command;
@@ -367,7 +367,7 @@ EventRecord Sessions::event_of(const Session& session, std::string type, json::o
 
 asio::awaitable<void> Sessions::tell(EventRecord event) {
   auto work = [event](Database& database) { return append_event(database, event); };
-  auto id = co_await store_.write(std::move(work));
+  auto id = co_await store_.write_soon(std::move(work));
   if (!id) co_return;
   event.id = *id;
   events_.announce(std::move(event));

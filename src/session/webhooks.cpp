@@ -216,7 +216,7 @@ asio::awaitable<Result<void>> Webhooks::deliver(DeliveryRecord delivery) {
     TRY(trim_deliveries(database, delivery.webhook, kKeptDeliveries));
     return {};
   };
-  co_return co_await store_.write(std::move(note));
+  co_return co_await store_.write_soon(std::move(note));
 }
 
 asio::awaitable<Result<Webhooks::Made>> Webhooks::make(Caller caller, std::string url,

@@ -11,66 +11,123 @@ namespace asio = boost::asio;
 namespace {
 
 constexpr std::size_t kMostAtOnce = 256;  // So that a read never waits behind thousands of writes.
+constexpr std::size_t kMostHere = 16;     // A caller has its own work to do.
 constexpr int kLongLog = 1000;            // Pages; with journal_size_limit this bounds the log.
 constexpr auto kIdle = 1s;
+constexpr auto kRested = 1ms;     // Busier than this, sharing commits beats not waking a thread.
+constexpr auto kGathering = 5ms;  // What nobody waits for.
+
+Error ended_transaction() {
+  return Error(Errc::internal, "a piece of work ended the transaction it was part of");
+}
 
 }  // namespace
 
 CommitQueue::CommitQueue(Database& database) : database_(database) {}
 
 CommitQueue::~CommitQueue() {
+  {
+    std::unique_lock lock(mutex_);
+    given_back_.wait(lock, [this] { return !lent_; });
+  }
   asio::post(thread_, [this] {
-    stopping_ = true;
-    timer_.cancel();
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+      busy_ = true;
+    }
+    gather_timer_.cancel();
+    idle_timer_.cancel();
+    drain();
   });
   thread_.join();
 }
 
-void CommitQueue::submit(std::unique_ptr<Job> job) {
-  std::lock_guard lock(mutex_);
-  waiting_.push_back(std::move(job));
-  if (std::exchange(draining_, true)) return;
-  asio::post(thread_, [this] { drain(); });
+bool CommitQueue::is_quick(const Job& job) const {
+  return job.kind() == JobKind::write && job.durability() == Durability::process &&
+         waiting_.size() < kMostHere && std::chrono::steady_clock::now() - last_work_ > kRested;
 }
 
-bool CommitQueue::is_this_thread() noexcept {
-  return thread_.get_executor().running_in_this_thread();
+void CommitQueue::submit(std::unique_ptr<Job> job, Urgency urgency) {
+  std::unique_lock lock(mutex_);
+  bool here = urgency == Urgency::now && !busy_ && is_quick(*job);
+  waiting_.push_back(std::move(job));
+  if (busy_) return;
+  if (urgency == Urgency::soon) {
+    if (!std::exchange(gathering_, true)) asio::post(thread_, [this] { gather(); });
+    return;
+  }
+  busy_ = true;
+  if (!here) return asio::post(thread_, [this] { drain(); });
+  lent_ = true;
+  Jobs jobs = std::exchange(waiting_, {});
+  lock.unlock();
+  work_here(std::move(jobs));
+}
+
+// The caller's thread has more to do than this: what came meanwhile, and what is slow, is left to
+// the queue's own.
+void CommitQueue::work_here(Jobs jobs) {
+  work_off(std::move(jobs));
+  std::lock_guard lock(mutex_);
+  lent_ = false;
+  given_back_.notify_all();
+  last_work_ = std::chrono::steady_clock::now();
+  int pages = database_.wal_pages();
+  if (!waiting_.empty() || pages >= kLongLog) return asio::post(thread_, [this] { drain(); });
+  busy_ = false;
+  if (pages > 0 && !watching_) {
+    watching_ = true;
+    asio::post(thread_, [this] { watch_idleness(); });
+  }
 }
 
 CommitQueue::Jobs CommitQueue::take() {
   std::lock_guard lock(mutex_);
-  if (waiting_.size() <= kMostAtOnce) {
-    draining_ = !waiting_.empty();
-    return std::exchange(waiting_, {});
-  }
+  if (waiting_.size() <= kMostAtOnce) return std::exchange(waiting_, {});
   auto end = waiting_.begin() + kMostAtOnce;
   Jobs jobs(std::make_move_iterator(waiting_.begin()), std::make_move_iterator(end));
   waiting_.erase(waiting_.begin(), end);
   return jobs;
 }
 
+// On the queue's thread, which has set busy_ or for which it was set.
 void CommitQueue::drain() {
-  for (Jobs jobs = take(); !jobs.empty(); jobs = take()) {
-    auto reads = std::stable_partition(
-        jobs.begin(), jobs.end(), [](const auto& job) { return job->kind() == JobKind::write; });
-    std::span<std::unique_ptr<Job>> writes(jobs.begin(), reads);
-    while (!writes.empty()) writes = writes.subspan(commit_some(writes));
-    std::for_each(reads, jobs.end(), [this](const auto& job) { read(*job); });
+  for (;;) {
+    work_off(take());
     // After the answers, so that nobody waits for it.
     if (database_.wal_pages() >= kLongLog) (void)database_.checkpoint();
+    int pages = database_.wal_pages();
+    std::lock_guard lock(mutex_);
+    if (!waiting_.empty()) continue;
+    last_work_ = std::chrono::steady_clock::now();
+    busy_ = stopping_;
+    if (pages == 0 || watching_ || stopping_) return;
+    watching_ = true;
+    break;
   }
   watch_idleness();
 }
 
+void CommitQueue::work_off(Jobs jobs) {
+  worker_ = std::this_thread::get_id();
+  auto reads = std::stable_partition(jobs.begin(), jobs.end(),
+                                     [](const auto& job) { return job->kind() == JobKind::write; });
+  std::span<std::unique_ptr<Job>> writes(jobs.begin(), reads);
+  while (!writes.empty()) writes = writes.subspan(commit_some(writes));
+  std::for_each(reads, jobs.end(), [this](const auto& job) { read(*job); });
+  worker_ = std::thread::id();
+}
+
 // One transaction for as many as go into it: how many that were.
 std::size_t CommitQueue::commit_some(std::span<std::unique_ptr<Job>> jobs) {
-  ++batches_;
   auto done = begin(jobs);
   if (!done) {
     abandon(jobs, done.error());
     return jobs.size();
   }
   std::size_t count = 0;
+  if (jobs.size() == 1) done = run_alone(*jobs[count++]);
   while (done && count < jobs.size()) done = run_in_savepoint(*jobs[count++]);
   auto batch = jobs.first(count);
   if (done)
@@ -95,6 +152,14 @@ Result<void> CommitQueue::begin(std::span<std::unique_ptr<Job>> jobs) {
   return {};
 }
 
+// What goes wrong undoes the transaction: nobody else is in it.
+Result<void> CommitQueue::run_alone(Job& job) {
+  const Error* wrong = job.run(database_);
+  if (wrong != nullptr) return fail(*wrong);
+  if (!database_.in_transaction()) return fail(ended_transaction());
+  return {};
+}
+
 // Fails only if the whole transaction is lost; what goes wrong with one job is undone and stays its
 // own affair.
 Result<void> CommitQueue::run_in_savepoint(Job& job) {
@@ -103,7 +168,7 @@ Result<void> CommitQueue::run_in_savepoint(Job& job) {
   // A full disk, an I/O error or lost memory make SQLite roll back all of it by itself.
   if (!database_.in_transaction()) {
     if (wrong != nullptr) return fail(*wrong);
-    return fail(Errc::internal, "a piece of work ended the transaction it was part of");
+    return fail(ended_transaction());
   }
   if (wrong != nullptr) TRY(database_.execute("ROLLBACK TO job"));
   TRY(database_.execute("RELEASE job"));
@@ -134,20 +199,37 @@ void CommitQueue::read(Job& job) {
   job.finish();
 }
 
+// More may come until the time is over; whoever is at work before takes them along.
+void CommitQueue::gather() {
+  gather_timer_.expires_after(kGathering);
+  gather_timer_.async_wait([this](boost::system::error_code) {
+    {
+      std::lock_guard lock(mutex_);
+      gathering_ = false;
+      if (busy_ || waiting_.empty()) return;
+      busy_ = true;
+    }
+    drain();
+  });
+}
+
 void CommitQueue::watch_idleness() {
-  if (watching_ || stopping_ || database_.wal_pages() == 0) return;
-  watching_ = true;
-  batches_at_last_look_ = batches_;
-  timer_.expires_after(kIdle);
-  timer_.async_wait([this](boost::system::error_code ec) {
+  idle_timer_.expires_after(kIdle);
+  idle_timer_.async_wait([this](boost::system::error_code ec) {
     if (!ec) tidy_when_idle();
   });
 }
 
 void CommitQueue::tidy_when_idle() {
-  watching_ = false;
-  if (batches_ == batches_at_last_look_) (void)database_.checkpoint();
-  watch_idleness();
+  {
+    std::lock_guard lock(mutex_);
+    bool resting = !busy_ && std::chrono::steady_clock::now() - last_work_ >= kIdle;
+    if (!resting) return watch_idleness();
+    busy_ = true;
+    watching_ = false;
+  }
+  (void)database_.checkpoint();
+  drain();
 }
 
 }  // namespace asr

@@ -1,9 +1,9 @@
-// A piece of work on its way to the store's thread, and its result on the way back.
+// A piece of work on its way to the database, and its result on the way back.
 #pragma once
 
 #include <boost/asio/associated_executor.hpp>
-#include <boost/asio/dispatch.hpp>
 #include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
 #include <exception>
 #include <future>
 #include <optional>
@@ -110,7 +110,8 @@ class AwaitedJob final : public JobOf<Work> {
                   exception = this->exception_, result = *std::move(this->result_)]() mutable {
       std::move(handler)(exception, std::move(result));
     };
-    boost::asio::dispatch(executor, std::move(go_on));
+    // Never from within the call that asked for it.
+    boost::asio::post(executor, std::move(go_on));
   }
 
  private:

@@ -37,6 +37,16 @@ void require(int code) {
   if (code != 1) throw std::runtime_error("OpenSSL does not do its work");
 }
 
+// Looked up once: OpenSSL's search by name costs more than the work on a few hundred bytes.
+const EVP_CIPHER* aes_256_gcm() {
+  static const EVP_CIPHER* const cipher = EVP_CIPHER_fetch(nullptr, "AES-256-GCM", nullptr);
+  return cipher;
+}
+const EVP_MD* sha_256() {
+  static const EVP_MD* const digest = EVP_MD_fetch(nullptr, "SHA256", nullptr);
+  return digest;
+}
+
 }  // namespace
 
 SecretBox::~SecretBox() { OPENSSL_cleanse(key_.data(), key_.size()); }
@@ -47,7 +57,7 @@ std::string SecretBox::seal(std::string_view plain, std::string_view context) co
   require(RAND_bytes(bytes(sealed), kNonce));
   Context cipher(EVP_CIPHER_CTX_new());
   int done = 0;
-  require(EVP_EncryptInit_ex(cipher.get(), EVP_aes_256_gcm(), nullptr, key_.data(), bytes(sealed)));
+  require(EVP_EncryptInit_ex(cipher.get(), aes_256_gcm(), nullptr, key_.data(), bytes(sealed)));
   if (!context.empty())
     require(
         EVP_EncryptUpdate(cipher.get(), nullptr, &done, bytes(context), length(context.size())));
@@ -71,7 +81,7 @@ Result<std::string> SecretBox::open(std::string_view sealed, std::string_view co
   std::string plain(hidden.size(), '\0');
   Context cipher(EVP_CIPHER_CTX_new());
   int done = 0;
-  require(EVP_DecryptInit_ex(cipher.get(), EVP_aes_256_gcm(), nullptr, key_.data(), bytes(sealed)));
+  require(EVP_DecryptInit_ex(cipher.get(), aes_256_gcm(), nullptr, key_.data(), bytes(sealed)));
   if (!context.empty())
     require(
         EVP_DecryptUpdate(cipher.get(), nullptr, &done, bytes(context), length(context.size())));
@@ -96,7 +106,7 @@ SecretKey random_secret_key() {
 
 std::string sha256(std::string_view data) {
   std::string digest(32, '\0');
-  require(EVP_Digest(data.data(), data.size(), bytes(digest), nullptr, EVP_sha256(), nullptr));
+  require(EVP_Digest(data.data(), data.size(), bytes(digest), nullptr, sha_256(), nullptr));
   return digest;
 }
 

@@ -27,26 +27,33 @@ class Store {
   // together.
   static Result<std::unique_ptr<Store>> open(const std::filesystem::path& folder);
 
-  // `work` is called with a Database& on the store's thread and returns a Result, which is given
-  // back once it is safe. All of it is done, or nothing when it fails. It must not wait for the
-  // store. Name the work on a line of its own before the co_await.
+  // `work` is called with a Database&, here or on the store's thread, and returns a Result, which
+  // is given back once it is safe. All of it is done, or nothing when it fails. It must not wait
+  // for the store. Name the work on a line of its own before the co_await.
   template <class Work>
   boost::asio::awaitable<WorkResult<Work>> write(Work work,
                                                  Durability durability = Durability::process) {
-    return submit(JobKind::write, durability, std::move(work));
+    return submit(JobKind::write, durability, Urgency::now, std::move(work));
+  }
+
+  // For what was not promised to anybody yet: it may take some milliseconds longer, and shares its
+  // commit with others.
+  template <class Work>
+  boost::asio::awaitable<WorkResult<Work>> write_soon(Work work) {
+    return submit(JobKind::write, Durability::process, Urgency::soon, std::move(work));
   }
 
   // Sees what is committed, and no half of it. Work that writes fails.
   template <class Work>
   boost::asio::awaitable<WorkResult<Work>> read(Work work) {
-    return submit(JobKind::read, Durability::process, std::move(work));
+    return submit(JobKind::read, Durability::process, Urgency::now, std::move(work));
   }
 
   // A write that blocks: for the start of the server and the command line.
   template <class Work>
   WorkResult<Work> run(Work work, Durability durability = Durability::process) {
-    if (queue_.is_this_thread())
-      return fail(Errc::internal, "work on the store's thread must not wait for that thread");
+    if (queue_.is_at_work_here())
+      return fail(Errc::internal, "work of the store must not wait for the store");
     auto job = std::make_unique<BlockingJob<Work>>(JobKind::write, durability, std::move(work));
     auto result = job->result();
     queue_.submit(std::move(job));
@@ -64,11 +71,12 @@ class Store {
         std::vector<std::string> notices);
 
   template <class Work>
-  auto submit(JobKind kind, Durability durability, Work work) {
-    auto start = [this, kind, durability](auto handler, Work what) {
+  auto submit(JobKind kind, Durability durability, Urgency urgency, Work work) {
+    auto start = [this, kind, durability, urgency](auto handler, Work what) {
       using Handler = decltype(handler);
-      queue_.submit(std::make_unique<AwaitedJob<Work, Handler>>(kind, durability, std::move(what),
-                                                                std::move(handler)));
+      auto job = std::make_unique<AwaitedJob<Work, Handler>>(kind, durability, std::move(what),
+                                                             std::move(handler));
+      queue_.submit(std::move(job), urgency);
     };
     return boost::asio::async_initiate<const boost::asio::use_awaitable_t<>,
                                        void(std::exception_ptr, WorkResult<Work>)>(

@@ -207,6 +207,56 @@ TEST_F(StoreTest, WritesThatWaitTogetherAreOneTransaction) {
   EXPECT_EQ(must(read.get()), 100) << "a read sees all of a transaction";
 }
 
+TEST_F(StoreTest, AStoreAtRestLetsTheCallerWork) {
+  asio::io_context context;
+  auto store = open();
+  auto where = [](Database& db) -> Result<std::thread::id> {
+    TRY(append_event(db, {.type = "x"}));
+    return std::this_thread::get_id();
+  };
+  auto ask = [&](Durability durability) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    auto done = asio::co_spawn(context, store->write(where, durability), asio::use_future);
+    context.restart();
+    context.run();
+    return must(done.get());
+  };
+  EXPECT_EQ(ask(Durability::process), std::this_thread::get_id());
+  EXPECT_NE(ask(Durability::machine), std::this_thread::get_id()) << "it waits for the disk";
+  EXPECT_EQ(must(store->run(count_events)), 2);
+}
+
+// Longer than it takes to be done without a second write.
+TEST_F(StoreTest, WhatIsWrittenSoonIsWritten) {
+  test::Loop loop;
+  auto store = open();
+  EXPECT_EQ(must(loop.wait(store->write_soon(add_event("a")))), 1);
+  EXPECT_EQ(must(loop.wait(store->write_soon(add_event("b")))), 2);
+}
+
+TEST_F(StoreTest, WhatIsWrittenSoonKeepsItsPlace) {
+  asio::io_context context;
+  auto store = open();
+  auto first = asio::co_spawn(context, store->write_soon(add_event("a")), asio::use_future);
+  auto second = asio::co_spawn(context, store->write_soon(add_event("b")), asio::use_future);
+  auto third = asio::co_spawn(context, store->write(add_event("c")), asio::use_future);
+  context.run();
+  EXPECT_EQ(must(first.get()), 1);
+  EXPECT_EQ(must(second.get()), 2);
+  EXPECT_EQ(must(third.get()), 3);
+}
+
+TEST_F(StoreTest, WhatIsWrittenSoonIsNotForgottenAtTheEnd) {
+  asio::io_context context;
+  {
+    auto store = open();
+    (void)asio::co_spawn(context, store->write_soon(add_event("a")), asio::use_future);
+    context.poll();
+  }
+  context.run();
+  EXPECT_EQ(must(open()->run(count_events)), 1);
+}
+
 TEST_F(StoreTest, AFailedCommitFailsAllOfThem) {
   asio::io_context context;
   auto store = open();

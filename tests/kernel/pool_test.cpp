@@ -89,6 +89,7 @@ TEST_F(Pools, DeadSandboxIsNotHandedOut) {
   std::vector<int> pids = sandbox_inits();
   ASSERT_EQ(pids.size(), 3U);
   for (int pid : pids) ASSERT_EQ(::kill(pid, SIGKILL), 0);
+  ASSERT_TRUE(eventually([] { return sandbox_inits().empty(); }));
   for (int i = 0; i < 3; ++i) {
     auto box = sandbox(spec_);
     EXPECT_EQ(sh(*box, "echo lives").out, "lives\n");
@@ -102,6 +103,7 @@ TEST_F(Pools, SilentSandboxIsNotWaitedForLong) {
   std::vector<int> pids = sandbox_inits();
   ASSERT_EQ(pids.size(), 1U);
   ASSERT_EQ(::kill(pids[0], SIGSTOP), 0);
+  std::this_thread::sleep_for(1100ms);  // Right after its first answer it is not asked again.
   auto started = Clock::now();
   auto made = begin(engine()->create(spec_));
   bool in_time = made.wait_for(10s) == std::future_status::ready;
