@@ -2,6 +2,7 @@
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
+#include <boost/asio/post.hpp>
 
 #include "base/clock.hpp"
 
@@ -213,7 +214,7 @@ asio::awaitable<void> SessionCommand::follow(std::function<void()> ended) {
   journal_->settle();
   execution_.reset();  // Nobody need keep it any more.
   changed_.ring();
-  ended();
+  asio::post(executor_, std::move(ended));  // Those who wait for the command come first.
 }
 
 bool SessionCommand::is_somebody_behind() const {
