@@ -22,13 +22,14 @@ import peers
 import plot
 from stats import Target, flat, ms, p50, p99, table
 
-FULL = {"rounds": 5, "creates": 100, "spawns": 300, "churn": 10, "burst": 1000, "bytes": 1 << 30, "transfers": 3,
+FULL = {"rounds": 12, "creates": 60, "spawns": 200, "churns": 5, "churn": 10, "burst": 1000, "bytes": 1 << 30, "transfers": 3,
         "idle": 20, "docker": 20}
-QUICK = {"rounds": 2, "creates": 30, "spawns": 60, "churn": 3, "burst": 100, "bytes": 128 << 20, "transfers": 1,
+QUICK = {"rounds": 3, "creates": 30, "spawns": 60, "churns": 2, "churn": 3, "burst": 100, "bytes": 128 << 20, "transfers": 1,
          "idle": 5, "docker": 3}
 CLIENTS = 64
 REFILL_MS = 5  # between two creates: what the pool needs to fill again
 REST_MS = 20  # so long that caches are cold and processors asleep
+QUIET = 1.15  # a round counts if the engine alone was at most so much slower in it than in the best one
 KEY = "key-of-the-benchmark"
 
 
@@ -175,15 +176,16 @@ def measure_rounds(programs, sizes, data, say):
         say(f"round {number} of {sizes['rounds']}")
         made = programs.client("create", count=sizes["creates"], pause_ms=REFILL_MS)
         rested = programs.client("create", count=sizes["creates"], pause_ms=REST_MS)
-        if made and rested:
+        ran = programs.client("exec", count=sizes["spawns"])
+        alone = programs.engine("exec", count=sizes["spawns"])
+        if made and rested and ran and alone:
             data["http"]["create"].append(made["create_ns"])
             data["http"]["rested"].append(rested["create_ns"])
             data["http"]["delete"].append(made["delete_ns"])
-        ran = programs.client("exec", count=sizes["spawns"])
-        alone = programs.engine("exec", count=sizes["spawns"])
-        if ran and alone:
             data["http"]["exec"].append(ran["exec_ns"])
             data["engine"]["exec"].append(alone["exec_ns"])
+    for number in range(1, sizes["churns"] + 1):
+        say(f"{CLIENTS} clients, {number} of {sizes['churns']}")
         alone = programs.engine("sustained", seconds=sizes["churn"], concurrency=CLIENTS)
         churn = programs.client("churn", clients=CLIENTS, seconds=sizes["churn"])
         if churn and alone:
@@ -254,13 +256,24 @@ def judge(data):
     return [*judge_calls(data), *judge_load(data), *judge_transfers(data), *judge_idle(data)]
 
 
+def quiet_rounds(data):
+    """Which rounds count: judged by the engine alone, which is not what is on trial. Targets in milliseconds mean little
+    while somebody else has the processors."""
+    floors = [p50(times) for times in data["engine"]["exec"]]
+    return [number for number, floor in enumerate(floors) if floor <= QUIET * min(floors)]
+
+
 def judge_calls(data):
+    quiet = quiet_rounds(data)
+    http = {name: [rounds[n] for n in quiet] for name, rounds in data["http"].items() if name != "churn"}
+    engine = [data["engine"]["exec"][n] for n in quiet]
     made = Target("POST /api/sessions, warm pool", "p50 ≤ 1 ms")
     slowest = Target("the same", "p99 ≤ 5 ms")
-    times, docker = flat(data["http"]["create"]), data["docker"]["create"]
+    times, docker = flat(http["create"]), data["docker"]["create"]
     if times:
         made.measured = ms(p50(times))
-        made.note = f"after {REST_MS} ms of rest {ms(p50(flat(data['http']['rested'])))}"
+        made.note = f"after {REST_MS} ms of rest {ms(p50(flat(http['rested'])))}"
+        slowest.note = f"{len(quiet)} of {len(data['engine']['exec'])} rounds were quiet"
         slowest.measured = slowest.p99 = made.p99 = ms(p99(times))
         made.passed, slowest.passed = p50(times) <= 1_000_000, p99(times) <= 5_000_000
         if docker:
@@ -268,10 +281,10 @@ def judge_calls(data):
     yield made
     yield slowest
     ran = Target("/bin/true, request to exit status", "≤ engine + 0.3 ms")
-    if data["http"]["exec"] and data["engine"]["exec"]:
-        above = sorted(p50(a) - p50(b) for a, b in zip(data["http"]["exec"], data["engine"]["exec"]))
+    if http["exec"]:
+        above = sorted(p50(a) - p50(b) for a, b in zip(http["exec"], engine))
         above = above[len(above) // 2]
-        times, alone = flat(data["http"]["exec"]), flat(data["engine"]["exec"])
+        times, alone = flat(http["exec"]), flat(engine)
         ran.measured, ran.p99, ran.reference = ms(p50(times)), ms(p99(times)), ms(p50(alone))
         ran.ratio, ran.passed = f"+{ms(above)}", above <= 300_000
         if data["docker"]["exec"]:

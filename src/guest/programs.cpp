@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -25,7 +26,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr std::size_t kSlots = 4096;
+constexpr std::size_t kMostPrograms = 4096;
+constexpr std::size_t kStack = 1 << 20;  // execvpe() puts the arguments of a script there.
 constexpr auto kSampleEvery = 50ms;
 
 // The environment of every program, before the request's own. Later entries win.
@@ -133,13 +135,25 @@ Result<Streams> open_terminal(const wire::Start& request, const User& user) {
   return streams;
 }
 
-// In the child. What it can still report is the errno it leaves behind.
-[[noreturn]] void execute(const GuestConfig& config, const wire::Start& request, const User& user,
-                          const Streams& streams, char* const* argv, char* const* envp,
-                          std::int32_t* error) noexcept {
+struct Birth {
+  const GuestConfig& config;
+  const wire::Start& request;
+  const User& user;
+  const Streams& streams;
+  char* const* argv;
+  char* const* envp;
+  int error = 0;  // why the program could not be executed
+};
+
+// In the child, which shares our memory until it executes its program, and for which we wait so
+// long: nothing is copied that would be thrown away at once.
+int execute(void* argument) noexcept {
+  auto& birth = *static_cast<Birth*>(argument);
+  const wire::Start& request = birth.request;
+  const Streams& streams = birth.streams;
   auto give_up = [&]() {
-    *error = errno;
-    ::_exit(*error == ENOENT ? 127 : 126);
+    birth.error = errno;
+    ::_exit(birth.error == ENOENT ? 127 : 126);
   };
   if (::setsid() < 0) give_up();
   if (::dup2(streams.child_in.get(), 0) < 0 || ::dup2(streams.child_out.get(), 1) < 0 ||
@@ -157,7 +171,7 @@ Result<Streams> open_terminal(const wire::Start& request, const User& user) {
     rlimit cpu{seconds + 1, seconds + 2};
     if (::setrlimit(RLIMIT_CPU, &cpu) != 0) give_up();
   }
-  if (become(config, user) != 0) give_up();
+  if (become(birth.config, birth.user) != 0) give_up();
   struct sigaction standard {};
   standard.sa_handler = SIG_DFL;
   ::sigaction(SIGPIPE, &standard, nullptr);
@@ -167,30 +181,24 @@ Result<Streams> open_terminal(const wire::Start& request, const User& user) {
   if (::chdir(request.cwd.c_str()) != 0) give_up();
   // Everything is close-on-exec already; this makes it certain.
   if (::syscall(SYS_close_range, 3, ~0U, CLOSE_RANGE_CLOEXEC) != 0) give_up();
-  ::execvpe(argv[0], argv, envp);
+  ::execvpe(birth.argv[0], birth.argv, birth.envp);
   give_up();
-  ::_exit(126);
+  return 126;
 }
 
 }  // namespace
 
-Programs::Programs(const GuestConfig& config) : config_(config), slot_used_(kSlots) {
-  void* page = ::mmap(nullptr, kSlots * sizeof(std::int32_t), PROT_READ | PROT_WRITE,
-                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  start_errors_ = page == MAP_FAILED ? nullptr : static_cast<std::int32_t*>(page);
-}
-
-std::optional<std::size_t> Programs::free_slot() {
-  auto slot = std::find(slot_used_.begin(), slot_used_.end(), false);
-  if (start_errors_ == nullptr || slot == slot_used_.end()) return std::nullopt;
-  return static_cast<std::size_t>(slot - slot_used_.begin());
+Programs::Programs(const GuestConfig& config) : config_(config) {
+  void* stack = ::mmap(nullptr, kStack, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
+  if (stack != MAP_FAILED) stack_ = static_cast<char*>(stack);
 }
 
 Result<StartedProgram> Programs::start(std::uint32_t id, const wire::Start& request,
                                        const User& user) {
   if (request.argv.empty()) return fail(Errc::invalid, "no command");
-  auto slot = free_slot();
-  if (!slot) return fail(Errc::exhausted, "too many programs at once");
+  if (stack_ == nullptr || programs_.size() >= kMostPrograms)
+    return fail(Errc::exhausted, "too many programs at once");
   Streams streams =
       TRY(request.terminal ? open_terminal(request, user) : open_pipes(request, user));
 
@@ -202,16 +210,13 @@ Result<StartedProgram> Programs::start(std::uint32_t id, const wire::Start& requ
   for (const std::string& entry : environment)
     if (entry.starts_with("PATH=")) ::setenv("PATH", entry.c_str() + 5, 1);
 
-  start_errors_[*slot] = 0;
-  int pid = ::_Fork();
-  if (pid < 0) return fail_errno("fork");
-  if (pid == 0)
-    execute(config_, request, user, streams, argv.data(), envp.data(), &start_errors_[*slot]);
+  Birth birth{config_, request, user, streams, argv.data(), envp.data()};
+  int pid = ::clone(execute, stack_ + kStack, CLONE_VM | CLONE_VFORK | SIGCHLD, &birth);
+  if (pid < 0) return fail_errno("clone");
 
-  slot_used_[*slot] = true;
   Program program;
   program.id = id;
-  program.slot = *slot;
+  program.start_errno = birth.error;
   program.terminal = std::move(streams.terminal);
   program.started = Clock::now();
   if (request.wall_time.count() > 0) program.deadline = program.started + request.wall_time;
@@ -229,7 +234,7 @@ std::optional<Programs::Ending> Programs::reaped(std::int32_t pid, int status,
   wire::Ended ended;
   if (WIFEXITED(status)) ended.exit_code = WEXITSTATUS(status);
   if (WIFSIGNALED(status)) ended.signal = WTERMSIG(status);
-  ended.start_errno = start_errors_[program.slot];
+  ended.start_errno = program.start_errno;
   ended.stopped = program.stopped;
   if (ended.signal == SIGXCPU && program.cpu_limit.count() > 0)
     ended.stopped = wire::Stopped::cpu_time;
@@ -242,7 +247,6 @@ std::optional<Programs::Ending> Programs::reaped(std::int32_t pid, int status,
   ended.max_rss_bytes = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
   ended.wall =
       std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - program.started);
-  slot_used_[program.slot] = false;
   Ending ending{program.id, ended};
   programs_.erase(found);
   return ending;

@@ -54,7 +54,7 @@ class Programs {
   using Clock = std::chrono::steady_clock;
   struct Program {
     std::uint32_t id = 0;
-    std::size_t slot = 0;
+    int start_errno = 0;  // Not zero: it was never executed.
     UniqueFd terminal;
     Clock::time_point started;
     std::optional<Clock::time_point> deadline;
@@ -64,14 +64,10 @@ class Programs {
 
   std::map<std::int32_t, Program>::iterator find(std::uint32_t id);
   void enforce_memory();
-  std::optional<std::size_t> free_slot();
 
   const GuestConfig& config_;
   std::map<std::int32_t, Program> programs_;  // by pid
-  // Where a child that could not execute its program leaves the reason. Shared with children only,
-  // and gone from them at execve().
-  std::int32_t* start_errors_;
-  std::vector<bool> slot_used_;
+  char* stack_ = nullptr;  // of children until they execute their program; one at a time
 };
 
 // A signal to a whole tree. With SIGKILL it looks again until nothing new was found.

@@ -1,5 +1,7 @@
 #include "store/event_records.hpp"
 
+#include <algorithm>
+
 #include "store/paging.hpp"
 #include "store/rows.hpp"
 
@@ -34,18 +36,19 @@ Result<std::vector<EventRecord>> list_events(Database& database, const EventFilt
 }
 
 Result<std::int64_t> newest_event_id(Database& database) {
-  return one_number(database, 0, "SELECT seq FROM sqlite_sequence WHERE name = 'events'");
+  return one_number(database, 0, "SELECT max(id) FROM events");
 }
 
 Result<std::int64_t> oldest_event_id(Database& database) {
   return one_number(database, 0, "SELECT min(id) FROM events");
 }
 
+// The newest stays, or its number would be given again.
 Result<std::int64_t> trim_events(Database& database, std::int64_t keep) {
   return database.execute(
       "DELETE FROM events WHERE id <="
       " (SELECT id FROM events ORDER BY id DESC LIMIT 1 OFFSET ?1)",
-      keep);
+      std::max<std::int64_t>(keep, 1));
 }
 
 }  // namespace asr

@@ -108,9 +108,4 @@ Result<std::int64_t> remove_sessions_ended_before(Database& database, std::int64
   return database.execute("DELETE FROM sessions WHERE ended_ms < ?1", ms);
 }
 
-Result<std::int64_t> count_alive_sessions(Database& database, std::string_view owner) {
-  return one_number(database, 0,
-                    "SELECT count(*) FROM sessions WHERE owner = ?1 AND ended_ms IS NULL", owner);
-}
-
 }  // namespace asr

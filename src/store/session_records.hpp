@@ -63,8 +63,6 @@ Result<void> touch_sessions(Database& database,
 Result<bool> remove_session(Database& database, std::string_view id);
 Result<std::int64_t> remove_sessions_ended_before(Database& database, std::int64_t ms);
 
-Result<std::int64_t> count_alive_sessions(Database& database, std::string_view owner);
-
 struct SessionFilter {
   std::optional<std::string> visible_to;      // owned by or shared with this key
   std::vector<std::string> states;            // any of these; empty: all

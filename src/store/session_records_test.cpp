@@ -121,15 +121,6 @@ TEST_F(Sessions, ManyAreTouchedAtOnce) {
   EXPECT_EQ(must(find_session(*db_, "s2")).active_ms, 70);
 }
 
-TEST_F(Sessions, OnlyTheLivingCount) {
-  add("s1");
-  add("s2");
-  add("s3");
-  must(update_session_state(*db_, "s2", "gone", "", 10));
-  EXPECT_EQ(must(count_alive_sessions(*db_, "alice")), 2);
-  EXPECT_EQ(must(count_alive_sessions(*db_, "bob")), 0);
-}
-
 TEST_F(Sessions, TheLongEndedAreRemovedWithAllTheyHave) {
   add("s1", 1, R"({"a":"b"})");
   add("s2");
