@@ -82,12 +82,23 @@ bool is_own_address(std::string_view text) {
   return false;
 }
 
+namespace {
+
+// These lead to this machine (RFC 6761), whatever a name service says, or where there is none.
+bool is_localhost(std::string_view host) {
+  if (host.ends_with('.')) host.remove_suffix(1);
+  return host == "localhost" || host.ends_with(".localhost");
+}
+
+}  // namespace
+
 Result<std::vector<std::string>> resolve_allowed(const std::string& host, std::uint16_t port,
                                                  Reach reach) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* raw = nullptr;
-  int problem = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &raw);
+  const char* name = is_localhost(host) ? "127.0.0.1" : host.c_str();
+  int problem = ::getaddrinfo(name, std::to_string(port).c_str(), &hints, &raw);
   if (problem != 0)
     return fail(Errc::not_found, "cannot find " + host + ": " + ::gai_strerror(problem));
   std::unique_ptr<addrinfo, void (*)(addrinfo*)> found(raw, ::freeaddrinfo);

@@ -53,6 +53,11 @@ TEST(Addresses, NamesAreJudgedByWhereTheyLead) {
   EXPECT_FALSE(resolve_allowed("127.1", 80, Reach::public_only));
   EXPECT_FALSE(resolve_allowed("2130706433", 80, Reach::public_only));
   EXPECT_FALSE(resolve_allowed("0x7f.1", 80, Reach::public_only));
+  for (const char* name : {"localhost", "localhost.", "a.localhost"}) {
+    auto own = resolve_allowed(name, 80, Reach::anywhere);
+    ASSERT_TRUE(own) << name;
+    EXPECT_EQ(own->front(), "127.0.0.1");
+  }
   auto anywhere = resolve_allowed("127.0.0.1", 80, Reach::anywhere);
   ASSERT_TRUE(anywhere);
   EXPECT_EQ(anywhere->front(), "127.0.0.1");
