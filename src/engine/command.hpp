@@ -11,7 +11,11 @@
 
 namespace asr {
 
-enum class StdinMode { closed, pipe };  // closed reads as /dev/null
+enum class StdinMode {
+  closed,  // reads as /dev/null
+  pipe,
+  both_ways,  // a socket: what the program writes to it comes as OutputChunk::Stream::reply
+};
 enum class OutputOverflow {
   kill,      // more output than allowed ends the program
   truncate,  // it runs on; what is over the limit is counted and thrown away

@@ -42,7 +42,7 @@ constexpr std::string_view kNsswitch =
 
 // Of /etc, what programs look for and no secret is in. Copied, not shared: the host's /etc stays
 // its own.
-constexpr std::array<const char*, 41> kFromEtc{"ImageMagick-6",
+constexpr std::array<const char*, 42> kFromEtc{"ImageMagick-6",
                                                "R",
                                                "alternatives",
                                                "bash.bashrc",
@@ -68,6 +68,7 @@ constexpr std::array<const char*, 41> kFromEtc{"ImageMagick-6",
                                                "lsb-release",
                                                "magic",
                                                "mailcap",
+                                               "matplotlibrc",
                                                "maven",
                                                "mime.types",
                                                "os-release",

@@ -30,6 +30,7 @@ Result<Keepsake> NativeExecution::keepsake() const {
   record.pid = pid_;
   record.label = label_.get();
   record.terminal = terminal_;
+  record.both_ways = both_ways_;
   record.most_bytes = most_bytes_;
   record.seen_bytes = seen_bytes_;
   record.overflow = overflow_;
@@ -82,8 +83,10 @@ Result<void> NativeExecution::take_kept_ends(const ExecutionRecord& record,
   auto take = [&](bool there, std::unique_ptr<Stream>& stream) -> Result<void> {
     if (!there) return {};
     UniqueFd fd = std::move(fds[next++]);
-    TRY(check_pipe(fd));
-    stream = std::make_unique<Stream>(channel_->executor(), fd.release(), Source::pipe);
+    bool is_socket = record.both_ways && &stream == &in_;
+    if (!is_socket) TRY(check_pipe(fd));
+    stream = std::make_unique<Stream>(channel_->executor(), fd.release(),
+                                      is_socket ? Source::socket : Source::pipe);
     return {};
   };
   TRY(take(record.has_in, in_));
@@ -100,6 +103,7 @@ Result<std::shared_ptr<NativeExecution>> NativeExecution::adopt(std::shared_ptr<
   execution->pid_ = record.pid;
   execution->label_.set(record.label);
   execution->terminal_ = record.terminal;
+  execution->both_ways_ = record.both_ways;
   execution->most_bytes_ = record.most_bytes;
   execution->seen_bytes_ = record.seen_bytes;
   execution->overflow_ = record.overflow;

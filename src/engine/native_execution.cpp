@@ -69,6 +69,7 @@ asio::awaitable<Result<std::shared_ptr<NativeExecution>>> NativeExecution::start
   execution->most_bytes_ = command.output_bytes.value_or(limits.output_bytes);
   execution->overflow_ = command.overflow;
   execution->terminal_ = command.terminal.has_value();
+  execution->both_ways_ = command.stdin_mode == StdinMode::both_ways && !command.terminal;
   execution->oom_before_ = execution->context_.oom_kills();
   execution->paused_before_ = execution->context_.paused();
   execution->started_ = Clock::now();
@@ -103,11 +104,15 @@ Result<void> NativeExecution::take_ends(std::vector<UniqueFd> fds, const Command
     if (fds.size() != 1) return fail(Errc::internal, "wrong number of descriptors");
     return take_terminal(std::move(fds[0]));
   }
-  bool with_stdin = command.stdin_mode == StdinMode::pipe;
+  bool with_stdin = command.stdin_mode != StdinMode::closed;
   if (fds.size() != (with_stdin ? 3U : 2U))
     return fail(Errc::internal, "wrong number of descriptors");
   std::size_t next = 0;
-  if (with_stdin) {
+  if (both_ways_) {
+    UniqueFd in = std::move(fds[next++]);
+    TRY(check_stream_socket(in));
+    in_ = std::make_unique<Stream>(strand, in.release(), Source::socket);
+  } else if (with_stdin) {
     UniqueFd in = TRY(reopen_pipe(fds[next++], O_WRONLY));
     if (in) in_ = std::make_unique<Stream>(strand, in.release(), Source::pipe);
   }
@@ -126,6 +131,7 @@ void NativeExecution::begin(std::shared_ptr<Channel::Box> box) {
   };
   spawn_pump(out_, OutputChunk::Stream::out);
   spawn_pump(err_, OutputChunk::Stream::err);
+  if (both_ways_) spawn_pump(in_, OutputChunk::Stream::reply);
   if (ended_) return;  // It was known before.
   end_ = box;
   asio::co_spawn(channel_->executor(), watch_end(std::move(box)), asio::detached);
@@ -160,6 +166,21 @@ void NativeExecution::accept(OutputChunk::Stream kind, std::string data) {
   changed_.cancel();
 }
 
+// A program that replies has said before what it had to say.
+void NativeExecution::accept_what_came_before() {
+  std::string buffer(kChunk, '\0');
+  for (auto kind : {OutputChunk::Stream::out, OutputChunk::Stream::err}) {
+    const std::unique_ptr<Stream>& stream = stream_of(kind);
+    // No more than a pipe holds: others may go on writing.
+    for (std::size_t taken = 0; stream && !stream->unwanted && taken < kMostAfterEnd;) {
+      ssize_t n = ::read(stream->descriptor.native_handle(), buffer.data(), buffer.size());
+      if (n <= 0) break;
+      taken += static_cast<std::size_t>(n);
+      accept(kind, buffer.substr(0, static_cast<std::size_t>(n)));
+    }
+  }
+}
+
 bool NativeExecution::may_read(const Stream& stream) const {
   if (stream.unwanted || abandoned_ || left_) return true;
   if (!context_.read_ahead) return readers_ > 0 && chunks_.empty();
@@ -181,6 +202,7 @@ asio::awaitable<void> NativeExecution::pump(OutputChunk::Stream kind) {
                     : ::read(fd, buffer.data(), buffer.size());
     if (n > 0) {
       if (ended_) after_end += static_cast<std::size_t>(n);
+      if (kind == OutputChunk::Stream::reply) accept_what_came_before();
       accept(kind, buffer.substr(0, static_cast<std::size_t>(n)));
       continue;
     }
@@ -245,9 +267,9 @@ void NativeExecution::finish(ExitStatus status) {
       (status.reason == EndReason::signaled || status.reason == EndReason::exited))
     status.reason = EndReason::out_of_memory;
   ended_ = status;
-  in_.reset();
+  if (!both_ways_) in_.reset();
   boost::system::error_code ignored;
-  for (auto* stream : {&out_, &err_})
+  for (auto* stream : {&in_, &out_, &err_})
     if (*stream) (*stream)->descriptor.cancel(ignored);
   changed_.cancel();
   save();
@@ -301,6 +323,10 @@ void NativeExecution::close_stdin() {
   if (!in_) return;
   // A terminal has one socket for both ways; its end of input is a control character, not a close.
   if (terminal_) return;
+  if (both_ways_) {
+    (void)::shutdown(in_->descriptor.native_handle(), SHUT_WR);
+    return;
+  }
   in_.reset();
   save();
 }

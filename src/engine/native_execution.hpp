@@ -75,7 +75,7 @@ class NativeExecution : public std::enable_shared_from_this<NativeExecution> {
     bool unwanted = false;  // Nobody reads it any more, and its writer is to notice.
   };
   std::unique_ptr<Stream>& stream_of(OutputChunk::Stream kind) {
-    return kind == OutputChunk::Stream::out ? out_ : err_;
+    return kind == OutputChunk::Stream::out ? out_ : kind == OutputChunk::Stream::err ? err_ : in_;
   }
 
   NativeExecution(std::shared_ptr<Channel> channel, ExecutionContext context);
@@ -88,6 +88,7 @@ class NativeExecution : public std::enable_shared_from_this<NativeExecution> {
   Clock::time_point answer_due() const;
   asio::awaitable<void> watch_end(std::shared_ptr<Channel::Box> box);
   void accept(OutputChunk::Stream kind, std::string data);
+  void accept_what_came_before();
   void finish(ExitStatus status);
   asio::awaitable<void> wait_for_change();
   std::string kept_name() const;
@@ -113,6 +114,7 @@ class NativeExecution : public std::enable_shared_from_this<NativeExecution> {
   bool over_limit_ = false;
   bool abandoned_ = false;
   bool terminal_ = false;
+  bool both_ways_ = false;  // in_ is read, too
   bool left_ = false;
 
   Clock::time_point started_;

@@ -13,6 +13,7 @@ wire::Start request_for(const Command& command, const Limits& limits) {
   request.cwd = command.cwd.empty() ? "/workspace" : command.cwd;
   request.user = command.user;
   request.want_stdin = command.stdin_mode == StdinMode::pipe && !command.terminal;
+  request.both_ways = command.stdin_mode == StdinMode::both_ways && !command.terminal;
   if (command.terminal) {
     request.terminal = true;
     request.rows = command.terminal->rows;

@@ -87,7 +87,7 @@ void visit(V& v, SandboxRecord& record) {
 template <class V>
 void visit(V& v, ExecutionRecord& record) {
   v(record.id), v(record.pid), v(record.label), v(record.terminal);
-  v(record.has_in), v(record.has_out), v(record.has_err);
+  v(record.both_ways), v(record.has_in), v(record.has_out), v(record.has_err);
   v(record.most_bytes), v(record.seen_bytes), v(record.overflow);
   visit(v, record.started);
   v(record.wall_time), v(record.paused_before), v(record.oom_before);

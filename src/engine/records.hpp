@@ -39,6 +39,7 @@ struct ExecutionRecord {
   std::int32_t pid = 0;
   std::string label;
   bool terminal = false;
+  bool both_ways = false;
   bool has_in = false;
   bool has_out = false;
   bool has_err = false;

@@ -24,9 +24,10 @@ namespace asr {
 
 namespace asio = boost::asio;
 
-// A chunk of output, in the order it was read.
+// A chunk of output, in the order it was read. Before a reply comes what the program wrote to its
+// other streams until then.
 struct OutputChunk {
-  enum class Stream { out, err };
+  enum class Stream { out, err, reply };
   Stream stream;
   std::string data;
 };

@@ -91,7 +91,13 @@ Result<Pipe> make_pipe(const User& user) {
 
 Result<Streams> open_pipes(const wire::Start& request, const User& user) {
   Streams streams;
-  if (request.want_stdin) {
+  if (request.both_ways) {
+    int ends[2];
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+      return fail_errno("socketpair");
+    streams.started.ends.emplace_back(ends[0]);
+    streams.child_in = UniqueFd(ends[1]);
+  } else if (request.want_stdin) {
     Pipe in = TRY(make_pipe(user));
     streams.child_in = std::move(in.reader);
     streams.started.ends.push_back(std::move(in.writer));

@@ -268,6 +268,7 @@ struct Start {
   std::string cwd;
   std::string user;
   bool want_stdin = false;
+  bool both_ways = false;  // stdin is a socket that carries answers, too
   bool terminal = false;
   std::uint16_t rows = 0;
   std::uint16_t columns = 0;
@@ -276,7 +277,7 @@ struct Start {
   std::uint32_t open_files = 1024;
   template <class V>
   void fields(V& v) {
-    v(argv), v(env), v(cwd), v(user), v(want_stdin), v(terminal), v(rows), v(columns), v(wall_time),
+    v(argv), v(env), v(cwd), v(user), v(want_stdin), v(both_ways), v(terminal), v(rows), v(columns), v(wall_time),
         v(cpu_time), v(open_files);
   }
 };

@@ -202,6 +202,30 @@ TEST_F(Programs, StreamBothWays) {
   EXPECT_TRUE(must(execution->wait()).ok());
 }
 
+// What was printed before a reply comes before it, however much that is.
+TEST_F(Programs, ReplyOnStdinAfterWhatTheyPrinted) {
+  auto box = sandbox();
+  Command command = shell(
+      "while read n; do head -c $n /dev/zero | tr '\\0' x; echo >&2 err; echo \"$n done\" >&0; "
+      "done");
+  command.stdin_mode = StdinMode::both_ways;
+  auto execution = start(*box, command);
+  for (int size : {0, 1, 60'000, 500'000}) {
+    must(execution->write_stdin(std::to_string(size) + "\n"));
+    std::map<OutputChunk::Stream, std::string> said;
+    while (!said[OutputChunk::Stream::reply].ends_with('\n')) {
+      auto chunk = must(execution->read());
+      ASSERT_TRUE(chunk);
+      said[chunk->stream] += chunk->data;
+    }
+    EXPECT_EQ(said[OutputChunk::Stream::reply], std::to_string(size) + " done\n");
+    EXPECT_EQ(said[OutputChunk::Stream::out].size(), static_cast<std::size_t>(size));
+    EXPECT_EQ(said[OutputChunk::Stream::err], "err\n");
+  }
+  must(execution->close_stdin());
+  EXPECT_TRUE(must(execution->wait()).ok());
+}
+
 // A chunk comes when it was written, not when the program ends.
 TEST_F(Programs, OutputComesWhileTheyRun) {
   auto box = sandbox();
