@@ -56,6 +56,7 @@ Api::Api(const ApiParts& parts, ApiOptions options)
   router_.add(system_routes(parts_, this));
   router_.add(session_routes(parts_));
   router_.add(command_routes(parts_));
+  router_.add(interpreter_routes(parts_));
   router_.add(file_routes(parts_));
   router_.add(stream_routes(parts_));
   router_.add(event_routes(parts_));

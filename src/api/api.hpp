@@ -92,6 +92,7 @@ class Api {
 std::vector<Route> system_routes(const ApiParts& parts, Api* api);
 std::vector<Route> session_routes(const ApiParts& parts);
 std::vector<Route> command_routes(const ApiParts& parts);
+std::vector<Route> interpreter_routes(const ApiParts& parts);
 std::vector<Route> file_routes(const ApiParts& parts);
 std::vector<Route> stream_routes(const ApiParts& parts);
 std::vector<Route> event_routes(const ApiParts& parts);

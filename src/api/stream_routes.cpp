@@ -180,6 +180,45 @@ class StreamSocket : public std::enable_shared_from_this<StreamSocket> {
     co_return Result<void>();
   }
 
+  // A piece of code: its output, results and answer come with the tag it was given.
+  static asio::awaitable<void> run_cell(std::shared_ptr<StreamSocket> self, CellRequest request,
+                                        json::value tag) {
+    auto listen = [self, tag](std::string_view kind, const json::object& what) {
+      json::object message = what;
+      message["type"] = kind;
+      if (!tag.is_null()) message["tag"] = tag;
+      self->send(message);
+    };
+    auto executing =
+        self->parts_.sessions.execute(self->caller_, self->session_, std::move(request), listen);
+    auto answer = co_await std::move(executing);
+    json::object message = answer ? *std::move(answer) : json_of(answer.error(), "");
+    message["type"] = answer ? "done" : "error";
+    if (!tag.is_null()) message["tag"] = tag;
+    self->send(message);
+  }
+
+  Result<void> execute(const json::object& message) {
+    if (!message.contains("code")) return fail(Errc::invalid, "code is missing");
+    CellRequest request = TRY(cell_request_from(message));
+    request.somebody_answers = true;
+    const json::value* tag = message.if_contains("tag");
+    asio::co_spawn(parts_.executor,
+                   run_cell(shared_from_this(), std::move(request), tag ? *tag : json::value()),
+                   asio::detached);
+    return {};
+  }
+
+  asio::awaitable<Result<void>> steer_cell(std::string type, json::object message) {
+    const json::value* id = message.if_contains("context");
+    auto context = CO_TRY(session_->contexts().find(id ? id->get_string() : "python"));
+    if (type == "interrupt") co_return context->interrupt();
+    const json::value* text = message.if_contains("text");
+    if (!text) co_return fail(Errc::invalid, "text is missing");
+    auto answering = context->answer(std::string(text->get_string()));
+    co_return co_await std::move(answering);
+  }
+
   asio::awaitable<Result<void>> feed(std::shared_ptr<SessionCommand> command,
                                      json::object message) {
     std::string data;
@@ -207,6 +246,11 @@ class StreamSocket : public std::enable_shared_from_this<StreamSocket> {
     if (type == "start") {
       auto starting = start(std::move(message));
       co_return co_await std::move(starting);
+    }
+    if (type == "execute") co_return execute(message);
+    if (type == "input" || type == "interrupt") {
+      auto steering = steer_cell(std::move(type), std::move(message));
+      co_return co_await std::move(steering);
     }
     const json::value* id = message.if_contains("command_id");
     if (!id) co_return fail(Errc::invalid, "command_id is missing");

@@ -31,6 +31,7 @@ void add_key_commands(CLI::App& app, Invocation& invocation);
 void add_events_command(CLI::App& app, Invocation& invocation);
 void add_logs_command(CLI::App& app, Invocation& invocation);
 void add_audit_commands(CLI::App& app, Invocation& invocation);
+void add_run_command(CLI::App& app, Invocation& invocation);
 void add_copy_command(CLI::App& app, Invocation& invocation);
 
 }  // namespace asr

@@ -84,6 +84,15 @@ Result<InitialFile> file_of(const json::object& body, const std::string& where) 
   return file;
 }
 
+Result<std::vector<InitialFile>> files_of(const json::object& body) {
+  std::vector<InitialFile> all;
+  const json::value* files = body.if_contains("files");
+  if (!files) return all;
+  for (const json::value& file : files->get_array())
+    all.push_back(TRY(file_of(file.get_object(), "/files/" + std::to_string(all.size()))));
+  return all;
+}
+
 VolumeMount mount_of(const json::object& body) {
   VolumeMount mount;
   mount.name = text_of(body.at("name"));
@@ -136,11 +145,7 @@ Result<SessionRequest> session_request_from(const json::object& body) {
   if (request.network.mode == NetworkMode::full) request.spec.network = Network::full;
   if (const json::value* env = body.if_contains("env")) request.env = texts_of(*env);
   if (const json::value* labels = body.if_contains("labels")) request.labels = texts_of(*labels);
-  if (const json::value* files = body.if_contains("files"))
-    for (const json::value& file : files->get_array()) {
-      std::string where = "/files/" + std::to_string(request.files.size());
-      request.files.push_back(TRY(file_of(file.get_object(), where)));
-    }
+  request.files = TRY(files_of(body));
   if (const json::value* ttl = body.if_contains("ttl_s")) request.ttl = seconds_of(*ttl);
   if (const json::value* idle = body.if_contains("idle_s")) request.idle = seconds_of(*idle);
   if (auto fits = check(as_made(request)); !fits) return at(place_of(fits.error()), fits.error());
@@ -227,6 +232,17 @@ Result<CommandRequest> command_request_from(const json::object& body) {
     command.terminal = size;
   }
   if (!request.stdin_data.empty() || request.stdin_open) command.stdin_mode = StdinMode::pipe;
+  return request;
+}
+
+Result<CellRequest> cell_request_from(const json::object& body) {
+  CellRequest request;
+  request.code = text_of(body.at("code"));
+  if (const json::value* name = body.if_contains("language")) request.language = text_of(*name);
+  if (const json::value* name = body.if_contains("context")) request.context = text_of(*name);
+  if (const json::value* time = body.if_contains("timeout_s")) request.timeout = millis_of(*time);
+  if (const json::value* env = body.if_contains("env")) request.env = texts_of(*env);
+  request.files = TRY(files_of(body));
   return request;
 }
 

@@ -1,4 +1,5 @@
-// What somebody asks for: a session, or a command in one. Values, and how they look in JSON.
+// What somebody asks for: a session, a command or a piece of code in one. Values, and how they look
+// in JSON.
 #pragma once
 
 #include <chrono>
@@ -63,5 +64,19 @@ struct CommandRequest {
 Result<CommandRequest> command_request_from(const json::object& body);
 
 json::object json_of(const Limits& limits);
+
+// A piece of code for an interpreter of the session.
+struct CellRequest {
+  std::string code;
+  std::string language;                              // empty: python, or the context's own
+  std::string context;                               // empty: the language's own
+  std::optional<std::chrono::milliseconds> timeout;  // none: as long as a command may take
+  std::map<std::string, std::string> env;
+  std::vector<InitialFile> files;  // written before it runs
+  bool somebody_answers = false;   // to input()
+};
+
+// `body` fits the schema CellStart.
+Result<CellRequest> cell_request_from(const json::object& body);
 
 }  // namespace asr

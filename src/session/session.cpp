@@ -53,12 +53,15 @@ json::array json_of(const Isolation& isolation) {
 }
 
 Session::Session(asio::any_io_executor executor, SessionRecord record, SessionRequest request,
-                 std::shared_ptr<Sandbox> sandbox, std::shared_ptr<CommandJournal> journal)
+                 std::shared_ptr<Sandbox> sandbox, std::shared_ptr<CommandJournal> journal,
+                 Artifacts artifacts)
     : executor_(std::move(executor)),
       record_(std::move(record)),
       request_(std::move(request)),
       sandbox_(std::move(sandbox)),
       journal_(std::move(journal)),
+      artifacts_(std::move(artifacts)),
+      contexts_(executor_),
       last_used_(Clock::now() - std::chrono::milliseconds(
                                     std::max<std::int64_t>(0, now_ms() - record_.active_ms))) {
   set_life(record_.expires_ms, record_.idle_ms);
@@ -144,6 +147,12 @@ std::function<void()> Session::after(const std::shared_ptr<SessionCommand>& comm
       };
 }
 
+std::map<std::string, std::string> Session::environment() const {
+  std::map<std::string, std::string> all = request_.env;
+  all.insert(trust_.begin(), trust_.end());
+  return all;
+}
+
 asio::awaitable<Result<std::shared_ptr<SessionCommand>>> Session::start_command(
     CommandRequest request, CommandEnd ended) {
   auto self = shared_from_this();
@@ -152,8 +161,7 @@ asio::awaitable<Result<std::shared_ptr<SessionCommand>>> Session::start_command(
   if (commands_.size() > kMostRunning + kMostCommands)
     co_return fail(Errc::exhausted, "too many commands in this session",
                    "end some of those that run in the background");
-  for (const auto& [name, value] : request_.env) request.command.env.emplace(name, value);
-  for (const auto& [name, value] : trust_) request.command.env.emplace(name, value);
+  request.command.env.merge(environment());
   std::uint64_t number = ++command_count_;
   auto command = std::make_shared<SessionCommand>(executor_, number, std::move(request),
                                                   kMostCommandOutput, journal_);
@@ -168,6 +176,10 @@ void Session::take_up(std::vector<JournaledCommand> journaled, const CommandEnd&
   if (sandbox_)
     for (auto& execution : sandbox_->adopted_executions()) {
       std::string label = execution->label();
+      if (Contexts::is_label(label)) {
+        contexts_.take_up(std::move(execution), label);
+        continue;
+      }
       executions.emplace(std::move(label), std::move(execution));
     }
   for (JournaledCommand& known : journaled) {

@@ -6,7 +6,9 @@
 #include <string>
 
 #include "engine/sandbox.hpp"
+#include "session/artifacts.hpp"
 #include "session/command.hpp"
+#include "session/contexts.hpp"
 #include "session/egress.hpp"
 #include "session/request.hpp"
 #include "store/session_records.hpp"
@@ -24,7 +26,8 @@ class Session : public std::enable_shared_from_this<Session> {
 
   // `sandbox`: none while it is stopped.
   Session(asio::any_io_executor executor, SessionRecord record, SessionRequest request,
-          std::shared_ptr<Sandbox> sandbox, std::shared_ptr<CommandJournal> journal);
+          std::shared_ptr<Sandbox> sandbox, std::shared_ptr<CommandJournal> journal,
+          Artifacts artifacts);
   ~Session();
 
   const std::string& id() const noexcept { return record_.id; }
@@ -68,6 +71,11 @@ class Session : public std::enable_shared_from_this<Session> {
   // How many were not told since the last that was; none: this one may not be, either.
   std::optional<std::uint64_t> may_tell_attempt() noexcept;
 
+  // What programs find in their environment.
+  std::map<std::string, std::string> environment() const;
+  Contexts& contexts() noexcept { return contexts_; }
+  Artifacts& artifacts() noexcept { return artifacts_; }
+
   // Gets the command when it is over.
   using CommandEnd = std::function<void(std::shared_ptr<SessionCommand>)>;
   asio::awaitable<Result<std::shared_ptr<SessionCommand>>> start_command(CommandRequest request,
@@ -91,6 +99,8 @@ class Session : public std::enable_shared_from_this<Session> {
   SessionRequest request_;
   std::shared_ptr<Sandbox> sandbox_;
   std::shared_ptr<CommandJournal> journal_;
+  Artifacts artifacts_;
+  Contexts contexts_;
   SessionState state_ = SessionState::ready;
   Clock::time_point last_used_;
   int holds_ = 0;

@@ -203,6 +203,8 @@ asio::awaitable<void> Sessions::remove_files(std::string id, bool persistent) {
     if (!removed && removed.error().code == Errc::not_found) removed = Result<void>();
   }
   if (removed) removed = remove_tree(AT_FDCWD, folder_of(id).native());
+  if (removed)
+    removed = remove_tree(AT_FDCWD, (settings_.storage / kArtifactFolders / id).native());
   // The next start sweeps what is left.
   if (!removed)
     log_.error("files of a session could not be removed",

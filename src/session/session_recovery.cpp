@@ -95,7 +95,7 @@ Result<std::shared_ptr<Session>> Sessions::revive(SessionRecord record,
   auto commands =
       TRY(CommandJournal::read(folder_of(record.id) / kJournalFile, kMostCommandOutput));
   auto session = std::make_shared<Session>(executor_, record, std::move(request), sandbox,
-                                           journal_of(record.id));
+                                           journal_of(record.id), artifacts_of(record.id));
   bool paused = sandbox && sandbox->state() == SandboxState::paused;
   session->set_state(!sandbox ? SessionState::stopped
                      : paused ? SessionState::paused

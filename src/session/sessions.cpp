@@ -163,6 +163,10 @@ std::filesystem::path Sessions::folder_of(const std::string& id) const {
   return settings_.storage / kSessionFolders / id;
 }
 
+Artifacts Sessions::artifacts_of(const std::string& id) const {
+  return Artifacts(settings_.storage / kArtifactFolders / id);
+}
+
 std::shared_ptr<CommandJournal> Sessions::journal_of(const std::string& id) {
   auto complain = [this, stopped = stopped_, id](const Error& error) {
     if (!*stopped)
@@ -198,7 +202,7 @@ asio::awaitable<Result<std::shared_ptr<Session>>> Sessions::make_with(Caller cal
 
   SessionRecord record = record_of(caller, request, std::move(id), *sandbox);
   auto session = std::make_shared<Session>(executor_, record, std::move(request), sandbox,
-                                           journal_of(record.id));
+                                           journal_of(record.id), artifacts_of(record.id));
   auto opening = open_network(session, sandbox);
   CO_TRY(co_await std::move(opening));
   EventRecord event =

@@ -40,6 +40,7 @@ struct SessionCounts {
   std::uint64_t ended = 0;
   std::uint64_t failed = 0;
   std::uint64_t commands = 0;
+  std::map<std::string, std::uint64_t> cells;         // by status
   std::map<std::string, std::uint64_t> command_ends;  // by status
   std::size_t ready = 0;
   std::size_t paused = 0;
@@ -97,6 +98,15 @@ class Sessions {
   asio::awaitable<Result<std::shared_ptr<SessionCommand>>> start_command(
       Caller caller, std::shared_ptr<Session> session, CommandRequest request);
 
+  // Writes files, with the folders they lie in.
+  asio::awaitable<Result<void>> furnish(std::shared_ptr<Sandbox> sandbox,
+                                        std::vector<InitialFile> files);
+
+  // Runs a piece of code in an interpreter of the session, and keeps what it made
+  // (session_cells.cpp).
+  asio::awaitable<Result<json::object>> execute(Caller caller, std::shared_ptr<Session> session,
+                                                CellRequest request, Context::Listen listen = {});
+
   // Ends every session; persistent ones are stopped.
   asio::awaitable<void> end_all(std::string reason);
   // Lets go of those that outlive this server, before the engine does; ends the others.
@@ -153,8 +163,9 @@ class Sessions {
                      const std::shared_ptr<Sandbox>& sandbox);
   Session::CommandEnd command_end(const std::shared_ptr<Session>& session);
   Result<void> admit(const Caller& caller, const SessionRequest& request) const;
-  asio::awaitable<Result<void>> furnish(std::shared_ptr<Sandbox> sandbox,
-                                        std::vector<InitialFile> files);
+  asio::awaitable<json::array> keep_artifacts(std::shared_ptr<Session> session,
+                                              std::shared_ptr<Sandbox> sandbox,
+                                              std::shared_ptr<const CellAnswer> answer);
   asio::awaitable<Result<void>> end(std::shared_ptr<Session> session, std::string reason,
                                     Caller actor);
   // Its computer goes; its files stay.
@@ -174,6 +185,7 @@ class Sessions {
   asio::awaitable<void> sweep_files();
   std::filesystem::path folder_of(const std::string& id) const;
   std::shared_ptr<CommandJournal> journal_of(const std::string& id);
+  Artifacts artifacts_of(const std::string& id) const;
   asio::awaitable<Result<void>> change_state(std::shared_ptr<Session> session, SessionState state,
                                              Caller actor);
   EventRecord event_of(const Session& session, std::string type, json::object data) const;

@@ -277,8 +277,8 @@ struct Start {
   std::uint32_t open_files = 1024;
   template <class V>
   void fields(V& v) {
-    v(argv), v(env), v(cwd), v(user), v(want_stdin), v(both_ways), v(terminal), v(rows), v(columns), v(wall_time),
-        v(cpu_time), v(open_files);
+    v(argv), v(env), v(cwd), v(user), v(want_stdin), v(both_ways), v(terminal), v(rows), v(columns),
+        v(wall_time), v(cpu_time), v(open_files);
   }
 };
 

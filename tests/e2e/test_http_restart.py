@@ -36,6 +36,24 @@ class Restart(RestartCase):
             self.assertEqual(after[name], before[name], name)
         self.assertEqual(admin.run(session, "cat file; echo $SECRET; pgrep -c sleep"), "kept\na-word\n1\n")
 
+    def test_interpreters_keep_their_variables(self):
+        first = self.first()
+        admin = first.admin
+        session = admin.create(limits={"cpus": 2})
+        execute = lambda **cell: admin.expect(200, "POST", session + "/execute", cell).json
+        other = admin.expect(201, "POST", session + "/contexts", {"language": "python"}).json["context_id"]
+        execute(code="x = 41; open('/workspace/made', 'w').write('made')")
+        execute(code="x = 'other'", context=other)
+        execute(code="Y=5", language="bash")
+        self.next(first)
+        answer = execute(code="x + 1")
+        self.assertEqual((answer["results"][0]["text/plain"], answer["restarted"]), ("42", False))
+        self.assertEqual(execute(code="x", context=other)["results"][0]["text/plain"], "'other'")
+        self.assertEqual(execute(code="echo $Y", language="bash")["stdout"], "5\n")
+        (artifact,) = admin.expect(200, "GET", session + "/artifacts").json["artifacts"]
+        self.assertEqual(admin.expect(200, "GET", f"{session}/artifacts/{artifact['artifact_id']}").body, b"made")
+        self.assertNotEqual(admin.expect(201, "POST", session + "/contexts", {}).json["context_id"], other)
+
     def test_secrets_are_not_readable_in_the_storage(self):
         first = self.first()
         session = first.admin.create(env={"SECRET": "canary-of-the-environment"})

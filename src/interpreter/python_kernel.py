@@ -1,0 +1,615 @@
+"""The Python side of an interpreter: runs cells in one namespace and tells what they gave.
+
+Speaks the protocol of docs/kernels.md on descriptor 0: requests come as a line "<op> <id> <length>" and that many bytes,
+answers go as one JSON object per line. What programs print goes to descriptors 1 and 2 as always.
+
+Runs in the same process as the program, which can do to it what it likes: whoever reads the answers believes nothing.
+"""
+import ast
+import asyncio
+import base64
+import builtins
+import importlib.util
+import inspect
+import io
+import json
+import linecache
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import traceback
+import types
+
+MOST_FILES = 200  # that a cell made and are named in its answer
+MOST_ENTRIES = 20_000  # of the workspace that are looked at
+MOST_REPR = 1 << 20
+CHART = "application/vnd.agent-sandbox.chart+json"
+DATA = "application/vnd.agent-sandbox.data+json"
+
+# Which method of an object gives which kind of picture of it.
+REPRESENTATIONS = {
+    "_repr_html_": "text/html", "_repr_markdown_": "text/markdown", "_repr_latex_": "text/latex",
+    "_repr_svg_": "image/svg+xml", "_repr_png_": "image/png", "_repr_jpeg_": "image/jpeg",
+    "_repr_pdf_": "application/pdf", "_repr_json_": "application/json",
+    "_repr_javascript_": "application/javascript",
+}
+
+
+class Channel:
+    """To whoever asked for the cells. Nothing here depends on what the program may replace in other modules."""
+
+    def __init__(self, descriptor):
+        # Out of the way of programs, and closed in those they start.
+        self.descriptor = os.dup(descriptor)
+        self.reader = os.fdopen(self.descriptor, "rb", 65536, closefd=False)
+        self.encode = json.JSONEncoder(allow_nan=False, default=str).encode
+        self.owner = os.getpid()
+        self.write = os.write
+
+    def say(self, event, **fields):
+        if os.getpid() != self.owner:
+            return  # a child of the program: what it has to say it prints
+        data = (self.encode({"event": event, **fields}) + "\n").encode("utf-8", "replace")
+        while data:
+            data = data[self.write(self.descriptor, data):]
+
+    def hear(self):
+        """The next request, or nothing when the other side is gone."""
+        line = self.reader.readline(200)
+        if not line:
+            return None
+        op, number, length = line.split()
+        return op.decode(), int(number), self.reader.read(int(length))
+
+
+class Cell:
+    """What runs now: where its displays belong."""
+
+    def __init__(self, number):
+        self.number = number
+        self.shown = set()
+
+
+# ---- pictures of values
+
+
+def text_of(value):
+    try:
+        text = repr(value)
+    except Exception as problem:  # noqa: BLE001  a program's own __repr__
+        text = f"<{type(value).__name__}: repr failed: {type(problem).__name__}>"
+    return text if len(text) <= MOST_REPR else text[:MOST_REPR] + "…"
+
+
+def as_value(mime, data):
+    if isinstance(data, tuple):  # (data, metadata)
+        data = data[0]
+    if isinstance(data, (bytes, bytearray)):
+        return base64.b64encode(data).decode()
+    return data
+
+
+def bundle_of(value):
+    """MIME type to value. An object that fails to draw itself is still shown as text."""
+    bundle = {"text/plain": text_of(value)}
+    if isinstance(value, type):
+        return bundle
+    whole = getattr(value, "_repr_mimebundle_", None)
+    if callable(whole):
+        try:
+            made = whole(include=None, exclude=None)
+            made = made[0] if isinstance(made, tuple) else made
+            bundle.update({mime: as_value(mime, data) for mime, data in (made or {}).items()})
+        except Exception:  # noqa: BLE001
+            pass
+    for name, mime in REPRESENTATIONS.items():
+        method = getattr(value, name, None)
+        if mime in bundle or not callable(method):
+            continue
+        try:
+            data = method()
+        except Exception:  # noqa: BLE001
+            continue
+        if data is not None:
+            bundle[mime] = as_value(mime, data)
+    if isinstance(value, (dict, list)) and "application/json" not in bundle:
+        try:
+            bundle["application/json"] = json.loads(json.dumps(value, allow_nan=False))
+        except (TypeError, ValueError, RecursionError):
+            pass
+    if type(value).__module__.startswith("pandas.") and hasattr(value, "to_dict"):
+        try:
+            bundle[DATA] = json.loads(value.head(1000).to_json(orient="columns" if value.ndim > 1 else "index"))
+        except Exception:  # noqa: BLE001
+            pass
+    figure = sys.modules.get("matplotlib.figure")
+    if figure and isinstance(value, figure.Figure):
+        bundle.update(picture_of(value))
+    return bundle
+
+
+def picture_of(figure):
+    out = io.BytesIO()
+    figure.savefig(out, format="png", bbox_inches="tight")
+    bundle = {"image/png": base64.b64encode(out.getvalue()).decode()}
+    try:
+        bundle[CHART] = chart_of(figure)
+    except Exception:  # noqa: BLE001  the picture is what matters
+        pass
+    return bundle
+
+
+# ---- what a figure shows, as numbers
+
+
+def plain(value):
+    """A number or text that JSON knows."""
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float) and value != value:
+        return None
+    return value if isinstance(value, (int, float, str, bool, type(None))) else str(value)
+
+
+def scale_of(axis):
+    converter = type(getattr(axis, "converter", None) or getattr(axis, "_converter", None)).__name__
+    if "Date" in converter:
+        return "datetime"
+    if "StrCategory" in converter:
+        return "categorical"
+    return axis.get_scale()
+
+
+def axis_of(name, axis):
+    return {f"{name}_ticks": [plain(tick) for tick in axis.get_ticklocs()],
+            f"{name}_tick_labels": [label.get_text() for label in axis.get_ticklabels()],
+            f"{name}_scale": scale_of(axis)}
+
+
+def unit_in(label):
+    found = re.search(r"[(\[]([^()\[\]]+)[)\]]\s*$", label)
+    return found[1] if found else None
+
+
+def named(artist, number):
+    label = str(artist.get_label())
+    return label if label and not label.startswith("_") else f"series {number}"
+
+
+def boxes_in(lines):
+    """Boxes have no class of their own: each is a row of lines, in the order in which boxplot() draws them."""
+    sizes = [len(line.get_xdata()) for line in lines]
+    for each in (7, 6):  # with what lies outside, and without
+        starts = range(0, len(lines), each)
+        if lines and len(lines) % each == 0 and all(sizes[at:at + 6] == [5, 2, 2, 2, 2, 2] for at in starts):
+            return [lines[at:at + each] for at in starts]
+    return []
+
+
+def box_elements(axes, boxes):
+    labels = [label.get_text() for label in axes.get_xticklabels()]
+    elements = []
+    for number, (box, low, high, _, _, median, *outside) in enumerate(boxes):
+        elements.append({"label": labels[number] if number < len(labels) else str(number + 1),
+                         "min": plain(min(low.get_ydata())), "first_quartile": plain(min(box.get_ydata())),
+                         "median": plain(median.get_ydata()[0]), "third_quartile": plain(max(box.get_ydata())),
+                         "max": plain(max(high.get_ydata())),
+                         "outliers": [plain(y) for line in outside for y in line.get_ydata()]})
+    return elements
+
+
+def elements_of(axes):
+    wedges = [patch for patch in axes.patches if type(patch).__name__ == "Wedge"]
+    if wedges:
+        texts = [text.get_text() for text in axes.texts]
+        return "pie", [{"label": texts[i] if i < len(texts) else str(i + 1),
+                        "angle": plain(wedge.theta2 - wedge.theta1), "radius": plain(wedge.r)}
+                       for i, wedge in enumerate(wedges)]
+    bars = [each for each in axes.containers if type(each).__name__ == "BarContainer"]
+    if bars:
+        ticks = {round(float(at), 6): label.get_text()
+                 for at, label in zip(axes.get_xticks(), axes.get_xticklabels())}
+        return "bar", [{"label": ticks.get(round(float(bar.get_x() + bar.get_width() / 2), 6)) or
+                        str(plain(bar.get_x() + bar.get_width() / 2)),
+                        "group": named(group, number), "value": plain(bar.get_height())}
+                       for number, group in enumerate(bars, 1) for bar in group]
+    lines = list(axes.get_lines())
+    if boxes := boxes_in(lines):
+        return "box_and_whisker", box_elements(axes, boxes)
+    if lines:
+        return "line", [{"label": named(line, number),
+                         "points": [[plain(x), plain(y)] for x, y in zip(line.get_xdata(), line.get_ydata())]}
+                        for number, line in enumerate(lines, 1)]
+    dots = [each for each in axes.collections if type(each).__name__ == "PathCollection"]
+    if dots:
+        return "scatter", [{"label": named(each, number), "points": [[plain(x), plain(y)] for x, y in each.get_offsets()]}
+                           for number, each in enumerate(dots, 1)]
+    return "unknown", []
+
+
+def axes_chart(axes):
+    kind, elements = elements_of(axes)
+    chart = {"type": kind, "title": axes.get_title() or None, "elements": elements}
+    if kind in ("line", "scatter", "bar", "box_and_whisker"):
+        for name, label in (("x", axes.get_xlabel()), ("y", axes.get_ylabel())):
+            chart[f"{name}_label"], chart[f"{name}_unit"] = label or None, unit_in(label)
+    if kind in ("line", "scatter"):
+        chart.update(axis_of("x", axes.xaxis), **axis_of("y", axes.yaxis))
+    return chart
+
+
+def chart_of(figure):
+    charts = [axes_chart(axes) for axes in figure.get_axes()]
+    if len(charts) == 1:
+        return charts[0]
+    title = figure._suptitle.get_text() if getattr(figure, "_suptitle", None) else None
+    return {"type": "superchart", "title": title, "elements": charts}
+
+
+# ---- lines that are not Python
+
+
+MAGIC = re.compile(r"^(\s*)(?:([A-Za-z_]\w*)\s*=\s*)?([!%])(?!=)\s*(\S.*)$")
+
+
+def python_of(source):
+    """Cells may hold lines that begin with ! or %: they become calls. Others are left alone, strings included."""
+    first, _, rest = source.lstrip("\n").partition("\n")
+    if first.startswith("%%"):
+        return f"__cell_magic__({first[2:].strip()!r}, {rest!r})\n"
+    try:
+        ast.parse(source)
+        return source  # All of it is Python, whatever its lines begin with.
+    except SyntaxError:
+        pass
+    lines = source.split("\n")
+    for number, line in enumerate(lines):
+        found = MAGIC.match(line)
+        if not found:
+            continue
+        indent, name, kind, what = found.groups()
+        call = f"__shell__({what!r}, {bool(name)})" if kind == "!" else f"__magic__({what!r})"
+        lines[number] = indent + (f"{name} = " if name else "") + call
+    return "\n".join(lines)
+
+
+class Lines(list):
+    """What `x = !command` gives."""
+
+    @property
+    def s(self):
+        return " ".join(self)
+
+    @property
+    def n(self):
+        return "\n".join(self)
+
+
+class WhenImported:
+    """Does something to a module when the program imports it, and costs nothing if it never does."""
+
+    def __init__(self, name, then):
+        self.name, self.then = name, then
+
+    def find_spec(self, name, path=None, target=None):
+        if name != self.name:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is None:
+            return None
+        execute = spec.loader.exec_module
+
+        def execute_and_more(module):
+            execute(module)
+            self.then(module)
+        spec.loader.exec_module = execute_and_more
+        return spec
+
+
+class Kernel:
+    def __init__(self, channel):
+        self.channel = channel
+        self.main = types.ModuleType("__main__")
+        self.main.__dict__.update(__builtins__=builtins, display=self.display, __shell__=self.shell,
+                                  __magic__=self.magic, __cell_magic__=self.cell_magic, In=[""], Out={})
+        sys.modules["__main__"] = self.main
+        self.count = 0
+        self.cell = None
+        self.told = {}  # files that were named before, and when they had changed
+        self.loop = None
+        self.workspace = os.environ.get("AGENT_SANDBOX_WORKSPACE", "/workspace")
+        builtins.input = self.input
+        builtins.display = self.display
+        sys.displayhook = self.displayhook
+        os.environ.setdefault("MPLBACKEND", "agg")
+        sys.meta_path.insert(0, WhenImported("matplotlib.pyplot", self.take_over_pyplot))
+
+    # ---- what programs call
+
+    def display(self, *values, **unused):
+        for value in values:
+            self.show(bundle_of(value), False)
+
+    def show(self, bundle, main):
+        self.flush()
+        if self.cell:
+            self.channel.say("result", id=self.cell.number, main=main, data=bundle)
+
+    def displayhook(self, value):
+        if value is None:
+            return
+        space = self.main.__dict__
+        space["___"], space["__"], space["_"] = space.get("__"), space.get("_"), value
+        space[f"_{self.count}"] = space["Out"][self.count] = value
+        if self.is_shown_figure(value):
+            return
+        self.show(bundle_of(value), True)
+
+    def input(self, prompt="", password=False):
+        self.flush()
+        if not self.cell or os.getpid() != self.channel.owner:
+            raise EOFError("nobody is there to answer")
+        self.channel.say("input", id=self.cell.number, prompt=str(prompt), password=password)
+        heard = self.channel.hear()
+        if heard is None or heard[0] != "input":
+            raise EOFError("nobody is there to answer")
+        return heard[2].decode("utf-8", "replace")
+
+    def shell(self, command, wanted=False):
+        self.flush()
+        # {name} and $name are filled from the program's own variables, as notebooks do.
+        space = self.main.__dict__
+        command = re.sub(r"\{([A-Za-z_]\w*)\}", lambda m: str(space[m[1]]) if m[1] in space else m[0], command)
+        done = subprocess.run(["/bin/bash", "-c", command] if os.path.exists("/bin/bash") else ["/bin/sh", "-c", command],
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE if wanted else None, check=False)
+        space["_exit_code"] = done.returncode
+        return Lines(done.stdout.decode("utf-8", "replace").splitlines()) if wanted else None
+
+    def magic(self, line):
+        name, _, rest = line.partition(" ")
+        rest = rest.strip()
+        if name in ("pip", "conda"):
+            self.flush()
+            import shlex
+            done = subprocess.run([sys.executable, "-m", "pip", *shlex.split(rest)], stdin=subprocess.DEVNULL, check=False)
+            importlib.invalidate_caches()
+            if done.returncode:
+                raise RuntimeError(f"pip ended with {done.returncode}")
+        elif name == "cd":
+            os.chdir(os.path.expanduser(rest or "~"))
+        elif name == "pwd":
+            return os.getcwd()
+        elif name == "env":
+            key, found, value = rest.partition("=")
+            if not rest:
+                return dict(os.environ)
+            if not found:
+                return os.environ.get(key)
+            os.environ[key.strip()] = value.strip()
+        elif name == "time":
+            began, cpu = time.perf_counter(), time.process_time()
+            value = eval(rest, self.main.__dict__) if self.is_expression(rest) else exec(rest, self.main.__dict__)
+            print(f"CPU time: {time.process_time() - cpu:.6f} s, wall time: {time.perf_counter() - began:.6f} s")
+            return value
+        elif name == "timeit":
+            import timeit
+            timer = timeit.Timer(rest, globals=self.main.__dict__)
+            number, took = timer.autorange()
+            print(f"{took / number * 1e6:.3f} µs per loop ({number} loops)")
+        elif name in ("who", "whos"):
+            hidden = ("In", "Out", "display", "exit", "quit")
+            print("\t".join(n for n in self.main.__dict__ if not n.startswith("_") and n not in hidden))
+        elif name == "run":
+            import runpy
+            self.main.__dict__.update(runpy.run_path(rest))
+        elif name in ("matplotlib", "config", "load_ext", "autoreload", "precision"):
+            pass  # Said to notebooks out of habit; here figures are shown anyway.
+        else:
+            raise NameError(f"there is no magic %{name}")
+        return None
+
+    def cell_magic(self, line, body):
+        name, _, rest = line.partition(" ")
+        if name in ("bash", "sh"):
+            self.flush()
+            done = subprocess.run(["/bin/" + name, "-s"], input=body.encode(), check=False)
+            if done.returncode:
+                raise subprocess.CalledProcessError(done.returncode, name)
+        elif name == "writefile":
+            with open(os.path.expanduser(rest.strip()), "w", encoding="utf-8") as file:
+                file.write(body)
+        elif name in ("time", "capture"):
+            began = time.perf_counter()
+            exec(compile(body, "<cell>", "exec"), self.main.__dict__)
+            print(f"wall time: {time.perf_counter() - began:.6f} s")
+        elif name in ("html", "markdown", "latex", "javascript", "svg"):
+            mime = {"javascript": "application/javascript", "svg": "image/svg+xml"}.get(name, "text/" + name)
+            self.show({mime: body}, False)
+        else:
+            raise NameError(f"there is no magic %%{name}")
+
+    @staticmethod
+    def is_expression(text):
+        try:
+            ast.parse(text, mode="eval")
+            return True
+        except SyntaxError:
+            return False
+
+    # ---- figures
+
+    def is_shown_figure(self, value):
+        """Its picture comes at the end of the cell anyway, and once is enough."""
+        pyplot = sys.modules.get("matplotlib.pyplot")
+        if not pyplot or type(value).__name__ != "Figure":
+            return False
+        return any(manager.canvas.figure is value for manager in
+                   (pyplot._pylab_helpers.Gcf.get_all_fig_managers() if hasattr(pyplot, "_pylab_helpers") else []))
+
+    def take_over_pyplot(self, pyplot):
+        pyplot.show = lambda *unused, **ignored: self.show_figures()
+
+    def show_figures(self):
+        pyplot = sys.modules.get("matplotlib.pyplot")
+        if not pyplot:
+            return
+        for number in pyplot.get_fignums():
+            figure = pyplot.figure(number)
+            try:
+                if figure.get_axes() or figure.texts:
+                    self.show({"text/plain": text_of(figure), **picture_of(figure)}, False)
+            finally:
+                pyplot.close(figure)
+
+    # ---- a cell
+
+    def flush(self):
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except Exception:  # noqa: BLE001  the program's own stream, or none
+                pass
+
+    def run(self, source, name):
+        """Statements first; what the last one is worth, if it is an expression, is the result."""
+        tree = ast.parse(source, name)
+        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+        if last is not None and source.rstrip().endswith(";"):
+            tree.body.append(last)
+            last = None
+        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        if tree.body:
+            self.evaluate(compile(tree, name, "exec", flags))
+        if last is not None:
+            value = self.evaluate(compile(ast.Expression(last.value), name, "eval", flags))
+            sys.displayhook(value)
+
+    def evaluate(self, code):
+        if not code.co_flags & inspect.CO_COROUTINE:
+            return eval(code, self.main.__dict__)
+        if self.loop is None or self.loop.is_closed():
+            self.loop = asyncio.new_event_loop()
+            asyncio.set_event_loop(self.loop)
+        return self.loop.run_until_complete(eval(code, self.main.__dict__))
+
+    def execute(self, number, code):
+        self.count += 1
+        self.cell = Cell(number)
+        name = f"<cell {self.count}>"
+        self.main.__dict__["In"].append(code)
+        began = time.time()
+        try:
+            source = python_of(code)
+            linecache.cache[name] = (len(source), None, source.splitlines(True), name)
+            self.run(source, name)
+            self.show_figures()
+        except BaseException as problem:  # noqa: BLE001  KeyboardInterrupt and SystemExit end the cell only
+            self.report(number, problem)
+        finally:
+            self.finish(number, began)
+
+    def finish(self, number, began):
+        """An interrupt that comes late must not lose the answer."""
+        for patience in range(3):
+            try:
+                self.flush()
+                self.channel.say("done", id=number, count=self.count, files=self.files_since(began))
+                break
+            except KeyboardInterrupt:
+                continue
+        self.cell = None
+
+    def report(self, number, problem):
+        for patience in range(3):
+            try:
+                self.flush()
+                trace = problem.__traceback__
+                while trace and trace.tb_frame.f_code.co_filename.startswith("<kernel"):
+                    trace = trace.tb_next
+                try:
+                    lines = traceback.format_exception(type(problem), problem, trace)
+                    value = str(problem)
+                except Exception:  # noqa: BLE001  the program's own __str__
+                    lines, value = [f"{type(problem).__name__}\n"], ""
+                self.channel.say("error", id=number, name=type(problem).__name__, value=value[:MOST_REPR],
+                                 traceback="".join(lines)[-MOST_REPR:])
+                return
+            except KeyboardInterrupt:
+                continue
+
+    def files_since(self, began):
+        """Files of the workspace that are newer than the cell."""
+        found, looked, folders, fresh = [], 0, [self.workspace], {}
+        try:
+            while folders and looked < MOST_ENTRIES and len(found) < MOST_FILES:
+                with os.scandir(folders.pop()) as entries:
+                    for entry in entries:
+                        looked += 1
+                        if entry.is_dir(follow_symlinks=False):
+                            if entry.name not in (".git", "node_modules", "__pycache__", ".venv"):
+                                folders.append(entry.path)
+                        elif entry.is_file(follow_symlinks=False):
+                            changed = entry.stat(follow_symlinks=False).st_ctime
+                            # The clock of files is coarse.
+                            if changed >= began - 0.02 and self.told.get(entry.path) != changed:
+                                found.append(entry.path)
+                                fresh[entry.path] = changed
+        except OSError:
+            pass
+        self.told = fresh
+        return sorted(found)[:MOST_FILES]
+
+    def complete(self, number, text):
+        """Names that could stand at the end of `text`."""
+        found = []
+        try:
+            import rlcompleter
+            word = re.search(r"[\w.]*$", text)[0]
+            completer = rlcompleter.Completer(self.main.__dict__)
+            for state in range(200):
+                match = completer.complete(word, state)
+                if match is None:
+                    break
+                found.append(text[:len(text) - len(word)] + match.rstrip("("))
+        except Exception:  # noqa: BLE001
+            pass
+        self.channel.say("completions", id=number, matches=found)
+
+    def serve(self):
+        self.channel.say("ready", language="python", version=sys.version.split()[0], pid=os.getpid())
+        while True:
+            try:
+                heard = self.channel.hear()
+                if heard is None:
+                    return
+                op, number, payload = heard
+                if op == "execute":
+                    self.execute(number, payload.decode("utf-8", "replace"))
+                elif op == "environ":
+                    os.environ.update(json.loads(payload))
+                elif op == "complete":
+                    self.complete(number, payload.decode("utf-8", "replace"))
+            except KeyboardInterrupt:
+                continue  # It was meant for a cell that had ended.
+
+
+def begin():
+    channel = Channel(0)
+    nothing = os.open("/dev/null", os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    sys.stdin = open(0, encoding="utf-8", closefd=False)
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        setattr(sys, name, open(number, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False))
+    sys.argv = [""]
+    sys.path.insert(0, "")
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    Kernel(channel).serve()
+
+
+begin()

@@ -1,0 +1,124 @@
+// An interpreter of a session that keeps its variables: its process, its cells one after the other,
+// and what they gave.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/sandbox.hpp"
+#include "interpreter/kernel_events.hpp"
+#include "interpreter/language.hpp"
+#include "session/bell.hpp"
+
+namespace asr {
+
+// A piece of code for an interpreter.
+struct Cell {
+  std::string code;
+  std::chrono::milliseconds timeout{0};    // zero: as long as it takes
+  std::map<std::string, std::string> env;  // set from now on
+  bool somebody_answers = false;           // to input(); otherwise it fails at once
+};
+
+struct CellAnswer {
+  std::string out;
+  std::string err;
+  std::uint64_t dropped = 0;  // bytes of output that were too many
+  json::array results;        // MIME type to value, and is_main
+  std::optional<json::object> error;
+  std::uint64_t count = 0;  // how many this interpreter has run
+  std::chrono::microseconds duration{0};
+  bool restarted = false;  // variables of before are lost
+  bool interrupted = false;
+  bool timed_out = false;
+  bool out_of_memory = false;
+  std::vector<std::string> files;  // of the workspace that it made or changed, by its own account
+
+  std::string_view status() const noexcept;
+};
+
+// On one thread. Cells wait for each other.
+class Context : public std::enable_shared_from_this<Context> {
+ public:
+  using Clock = std::chrono::steady_clock;
+  // Hears what a cell gives while it runs: "stdout", "stderr", "result", "error" or "input".
+  using Listen = std::function<void(std::string_view kind, const json::object& what)>;
+
+  Context(asio::any_io_executor executor, std::string id, const Language& language, std::string cwd,
+          std::map<std::string, std::string> env);
+  // One that lives on from before this server.
+  Context(asio::any_io_executor executor, std::string id, const Language& language,
+          std::shared_ptr<Execution> process);
+
+  const std::string& id() const noexcept { return id_; }
+  const Language& language() const noexcept { return language_; }
+  bool is_busy() const noexcept { return running_ != 0; }
+
+  // An error only if there is no interpreter to be had; what is wrong with the code is in the
+  // answer.
+  asio::awaitable<Result<CellAnswer>> execute(std::shared_ptr<Sandbox> sandbox, Cell cell,
+                                              Listen listen = {});
+  asio::awaitable<Result<std::vector<std::string>>> complete(std::shared_ptr<Sandbox> sandbox,
+                                                             std::string text);
+  // Ends the cell that runs and keeps the variables, if the interpreter lets us.
+  Result<void> interrupt();
+  // Answers input() of the cell that runs.
+  asio::awaitable<Result<void>> answer(std::string text);
+  // Forgets everything; the next cell has a new interpreter.
+  asio::awaitable<void> restart();
+  // For good.
+  void close();
+
+  json::object describe() const;
+
+ private:
+  enum class Heard { more, done };
+  // A cell, what it has given so far, and who hears of it.
+  struct Turn {
+    Cell cell;
+    CellAnswer answer;
+    Listen listen;
+  };
+  using TurnPtr = std::shared_ptr<Turn>;
+
+  asio::awaitable<Result<void>> start(std::shared_ptr<Sandbox> sandbox);
+  void end_when_late(asio::steady_timer& patience, std::shared_ptr<Execution> process);
+  asio::awaitable<Result<void>> wait_until_ready();
+  asio::awaitable<Result<void>> send_cell(std::shared_ptr<Sandbox> sandbox, TurnPtr turn);
+  asio::awaitable<void> attend(TurnPtr turn);
+  asio::awaitable<Heard> hear(TurnPtr turn, KernelEvent event);
+  asio::awaitable<void> mourn(TurnPtr turn);
+  void lose_variables(CellAnswer& answer);
+  static asio::awaitable<void> watch_time(std::shared_ptr<Context> self,
+                                          std::shared_ptr<Sandbox> sandbox, std::uint64_t cell,
+                                          std::chrono::milliseconds time);
+  static asio::awaitable<void> stop_cell(std::shared_ptr<Context> self, std::uint64_t cell);
+  static asio::awaitable<void> kill(std::shared_ptr<Execution> process);
+  asio::awaitable<void> take_turn();
+
+  asio::any_io_executor executor_;
+  std::string id_;
+  const Language& language_;
+  std::string cwd_;
+  std::map<std::string, std::string> env_;
+  std::string version_;
+  std::shared_ptr<Execution> process_;
+  KernelEvents events_;
+  Bell changed_;
+  bool taken_ = false;  // Somebody has the interpreter to himself.
+  bool closed_ = false;
+  bool had_one_ = false;       // There was an interpreter before, and its variables are lost.
+  std::uint64_t running_ = 0;  // the cell; zero: none
+  bool asks_ = false;          // It waits for an answer to input().
+  bool interrupted_ = false;
+  bool timed_out_ = false;
+  std::uint64_t last_cell_ = 0;
+  std::uint64_t count_ = 0;
+};
+
+}  // namespace asr
