@@ -1,5 +1,7 @@
 #include "base/log.hpp"
 
+#include <limits.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <array>
@@ -32,6 +34,21 @@ void append_escaped(std::string& line, std::string_view text) {
     }
   }
   if (cut) line += "...";
+}
+
+// A pipe that is ready takes this much without making anybody wait.
+constexpr std::size_t kLongestLine = PIPE_BUF;
+
+bool takes_a_line(int fd) noexcept {
+  pollfd ready{fd, POLLOUT, 0};
+  return ::poll(&ready, 1, 0) == 1 && (ready.revents & POLLOUT) != 0;
+}
+
+void write_line(int fd, std::string line) noexcept {
+  if (line.size() >= kLongestLine) line.resize(kLongestLine - 1);
+  line += '\n';
+  // A log that cannot be written must not stop what it tells of.
+  [[maybe_unused]] ssize_t written = ::write(fd, line.data(), line.size());
 }
 
 }  // namespace
@@ -80,9 +97,20 @@ std::string format_line(LogFormat format, LogLevel level, std::int64_t unix_mill
 void Log::write(LogLevel level, std::string_view message,
                 std::initializer_list<Field> fields) const {
   if (!writes(level)) return;
-  std::string line = format_line(format_, level, now_ms(), message, fields) + '\n';
-  // A log that cannot be written must not stop what it tells of.
-  [[maybe_unused]] ssize_t written = ::write(fd_, line.data(), line.size());
+  if (!takes_a_line(fd_)) {
+    ++dropped_;
+    return;
+  }
+  if (std::uint64_t lost = dropped_.exchange(0); lost > 0) {
+    write_line(fd_,
+               format_line(format_, LogLevel::warning, now_ms(), "lines of this log were dropped",
+                           {{"count", std::to_string(lost)}}));
+    if (!takes_a_line(fd_)) {
+      ++dropped_;
+      return;
+    }
+  }
+  write_line(fd_, format_line(format_, level, now_ms(), message, fields));
 }
 
 }  // namespace asr

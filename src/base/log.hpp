@@ -1,6 +1,7 @@
 // What the server tells about itself: one line per event, for people or for programs.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
@@ -17,7 +18,8 @@ std::optional<LogLevel> parse_log_level(std::string_view text) noexcept;
 std::string_view to_string(LogLevel level) noexcept;
 
 // Safe from any thread: a line is one write(). Nothing in a value can start another line or speak
-// to a terminal: control characters are escaped and long values cut.
+// to a terminal: control characters are escaped and long values cut. It waits for nobody: lines
+// that a reader has no room for are dropped, and how many is the next thing that it reads.
 class Log {
  public:
   using Field = std::pair<std::string_view, std::string>;
@@ -44,6 +46,7 @@ class Log {
   int fd_;
   LogFormat format_;
   LogLevel least_;
+  mutable std::atomic<std::uint64_t> dropped_ = 0;
 };
 
 // For tests, too: the line without its end.

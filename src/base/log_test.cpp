@@ -1,6 +1,8 @@
 #include "base/log.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 namespace asr {
 namespace {
@@ -24,6 +26,27 @@ TEST(Log, LongValuesAreCut) {
   std::string line =
       format_line(LogFormat::text, LogLevel::info, kTime, "m", {{"a", std::string(1 << 20, 'x')}});
   EXPECT_LT(line.size(), 3000U);
+}
+
+TEST(Log, WaitsForNobody) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  Log log(ends[1], LogFormat::text, LogLevel::info);
+  for (int i = 0; i < 10'000; ++i) log.info("a line that nobody reads");
+  std::string text(1 << 20, '\0');
+  ssize_t size = ::read(ends[0], text.data(), text.size());
+  ASSERT_GT(size, 1000);
+  text.resize(static_cast<std::size_t>(size));
+  EXPECT_EQ(text.find("dropped"), std::string::npos);
+  EXPECT_TRUE(text.ends_with('\n')) << "no line is cut";
+  log.info("and on");
+  text.assign(4096, '\0');
+  size = ::read(ends[0], text.data(), text.size());
+  text.resize(static_cast<std::size_t>(std::max<ssize_t>(0, size)));
+  EXPECT_NE(text.find("lines of this log were dropped count="), std::string::npos) << text;
+  EXPECT_NE(text.find("and on"), std::string::npos) << text;
+  ::close(ends[0]);
+  ::close(ends[1]);
 }
 
 TEST(Log, LevelsHaveNames) {
