@@ -91,8 +91,8 @@ asio::awaitable<Result<Reply>> write(ApiParts parts, CallPtr call) {
       co_return Reply{412, json_of(changed, call->caller.trace_id), false, {}};
     }
   }
-  auto receiving =
-      receive_upload(call, place.sandbox, place.path, place.user, static_cast<std::uint32_t>(mode));
+  auto receiving = receive_upload(call, parts.executor, place.sandbox, place.path, place.user,
+                                  static_cast<std::uint32_t>(mode));
   if (auto received = co_await std::move(receiving); !received) {
     if (received.error().code != Errc::exhausted) co_return fail(received.error());
     co_return Reply{507, json_of(received.error(), call->caller.trace_id), false, {}};

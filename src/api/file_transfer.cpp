@@ -37,30 +37,6 @@ void add_file_headers(Headers& headers, const std::string& path, const struct st
   headers.add("Accept-Ranges", "bytes");
 }
 
-Result<void> write_all(int file, const char* data, std::size_t size) {
-  while (size > 0) {
-    ssize_t n = ::write(file, data, size);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && (errno == ENOSPC || errno == EDQUOT || errno == EFBIG))
-      return fail(Errc::exhausted, "the session's disk is full",
-                  "remove something, or create sessions with more disk");
-    if (n < 0) return fail_errno("write");
-    data += n;
-    size -= static_cast<std::size_t>(n);
-  }
-  return {};
-}
-
-asio::awaitable<Result<void>> copy_body(CallPtr call, int file) {
-  std::string block(kBlock, '\0');
-  for (;;) {
-    auto reading = call->exchange->read_some(block);
-    std::size_t n = CO_TRY(co_await std::move(reading));
-    if (n == 0) co_return Result<void>();
-    CO_TRY(write_all(file, block.data(), n));
-  }
-}
-
 asio::awaitable<Result<void>> copy_body_to_pipe(CallPtr call,
                                                 asio::posix::stream_descriptor* pipe) {
   std::string block(kBlock, '\0');
@@ -151,9 +127,9 @@ Result<bool> write_is_wanted(const RequestHead& head, const UniqueFd& present) {
   return !(head.headers.has("if-none-match") && names_it("if-none-match"));
 }
 
-asio::awaitable<Result<void>> receive_upload(CallPtr call, std::shared_ptr<Sandbox> sandbox,
-                                             std::string path, std::string user,
-                                             std::uint32_t mode) {
+asio::awaitable<Result<void>> receive_upload(CallPtr call, asio::any_io_executor executor,
+                                             std::shared_ptr<Sandbox> sandbox, std::string path,
+                                             std::string user, std::uint32_t mode) {
   // Known beforehand not to fit: say so before it is sent.
   std::uint64_t disk = sandbox->spec().limits.disk_bytes;
   bool elsewhere = !sandbox->spec().volumes.empty();  // it may be
@@ -172,27 +148,31 @@ asio::awaitable<Result<void>> receive_upload(CallPtr call, std::shared_ptr<Sandb
   }
   std::string partial = folder + "." + name.substr(0, 200) + "." + random_name(8) + ".part";
   auto opening = sandbox->open_write(partial, WriteMode::create_new, mode, user);
-  auto opened = co_await std::move(opening);
-  if (!opened) {
-    // The name of the part means nothing to whoever asked.
-    Error error = opened.error();
-    if (std::size_t at = error.what.find(partial); at != std::string::npos)
-      error.what.replace(at, partial.size(), path);
-    co_return fail(std::move(error));
+  auto file = co_await std::move(opening);
+  Result<void> received;
+  if (file) {
+    asio::posix::stream_descriptor pipe(executor, (*file)->take_pipe().release());
+    auto copying = copy_body_to_pipe(call, &pipe);
+    received = co_await std::move(copying);
+    pipe.close();
+    auto finishing = (*file)->finish();
+    auto finished = co_await std::move(finishing);
+    if (received) received = std::move(finished);
+  } else {
+    received = fail(std::move(file).error());
   }
-  UniqueFd file = std::move(*opened);
-  auto copying = copy_body(call, file.get());
-  auto copied = co_await std::move(copying);
-  file.reset();
-  if (copied) {
+  if (received) {
     auto moving = sandbox->move(partial, path, user);
-    copied = co_await std::move(moving);
+    received = co_await std::move(moving);
   }
-  if (!copied) {
-    auto removing = sandbox->remove(partial, user);
-    (void)co_await std::move(removing);
-  }
-  co_return copied;
+  if (received) co_return received;
+  auto removing = sandbox->remove(partial, user);
+  (void)co_await std::move(removing);
+  // The name of the part means nothing to whoever asked.
+  Error error = std::move(received).error();
+  if (std::size_t at = error.what.find(partial); at != std::string::npos)
+    error.what.replace(at, partial.size(), path);
+  co_return fail(std::move(error));
 }
 
 asio::awaitable<Result<Reply>> send_pipe(CallPtr call, asio::any_io_executor executor,

@@ -18,9 +18,9 @@ asio::awaitable<Result<Reply>> send_download(CallPtr call, UniqueFd file, std::s
 Result<bool> write_is_wanted(const RequestHead& head, const UniqueFd& present);
 
 // Takes the body into a file. It appears under its name when it is complete, not before.
-asio::awaitable<Result<void>> receive_upload(CallPtr call, std::shared_ptr<Sandbox> sandbox,
-                                             std::string path, std::string user,
-                                             std::uint32_t mode);
+asio::awaitable<Result<void>> receive_upload(CallPtr call, asio::any_io_executor executor,
+                                             std::shared_ptr<Sandbox> sandbox, std::string path,
+                                             std::string user, std::uint32_t mode);
 
 // Answers with what comes out of a pipe, until its end.
 asio::awaitable<Result<Reply>> send_pipe(CallPtr call, asio::any_io_executor executor,

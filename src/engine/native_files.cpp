@@ -5,13 +5,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
 
 #include "engine/native_sandbox.hpp"
 
 namespace asr {
 
 namespace {
+
+constexpr int kPipeBytes = 1 << 20;
 
 // The fields of a file request that most operations need.
 wire::File file_request(wire::FileOp op, std::string path, std::string user) {
@@ -122,6 +128,53 @@ class NativeWatch final : public Watch {
   std::shared_ptr<Channel::Box> box_;
 };
 
+class NativeFileWrite final : public FileWrite {
+ public:
+  NativeFileWrite(std::shared_ptr<Channel> channel, std::shared_ptr<Channel::Box> box,
+                  UniqueFd pipe)
+      : channel_(std::move(channel)), box_(std::move(box)), pipe_(std::move(pipe)) {}
+  NativeFileWrite(const NativeFileWrite&) = delete;
+  NativeFileWrite& operator=(const NativeFileWrite&) = delete;
+  ~NativeFileWrite() override {
+    asio::post(channel_->executor(), [box = std::move(box_)] { box->give_up(); });
+  }
+
+  UniqueFd take_pipe() override { return std::move(pipe_); }
+
+  asio::awaitable<Result<void>> finish() override {
+    pipe_.reset();
+    return on_strand(channel_->executor(), finish_on_strand(box_));
+  }
+
+ private:
+  static asio::awaitable<Result<void>> finish_on_strand(std::shared_ptr<Channel::Box> box) {
+    Letter letter = CO_TRY(co_await box->next(Channel::Clock::now() + kWorkWithin));
+    if (!letter.as<wire::Done>()) co_return fail(failure_in(letter));
+    co_return Result<void>();
+  }
+
+  std::shared_ptr<Channel> channel_;
+  std::shared_ptr<Channel::Box> box_;
+  UniqueFd pipe_;
+};
+
+asio::awaitable<Result<std::unique_ptr<FileWrite>>> start_writing(std::shared_ptr<Channel> channel,
+                                                                  wire::File file) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) co_return fail_errno("pipe");
+  UniqueFd reading(ends[0]);
+  UniqueFd writing(ends[1]);
+  if (::fcntl(writing.get(), F_SETFL, O_NONBLOCK) != 0) co_return fail_errno("fcntl");
+  (void)::fcntl(writing.get(), F_SETPIPE_SZ, kPipeBytes);  // A smaller one will do, too.
+  auto box = channel->box();
+  std::vector<int> sent{reading.get()};
+  CO_TRY(channel->send(box->id(), file, sent));
+  reading.reset();
+  Letter opened = CO_TRY(co_await box->next(Channel::Clock::now() + kWorkWithin));
+  if (!opened.as<wire::Done>()) co_return fail(failure_in(opened));
+  co_return std::make_unique<NativeFileWrite>(channel, std::move(box), std::move(writing));
+}
+
 }  // namespace
 
 asio::awaitable<Result<UniqueFd>> NativeSandbox::open_read(std::string path, std::string user) {
@@ -131,33 +184,15 @@ asio::awaitable<Result<UniqueFd>> NativeSandbox::open_read(std::string path, std
   co_return plain_file(std::move(answer));
 }
 
-namespace {
-
-// The second answer says that the worker is gone and the descriptor ours alone: what is written and
-// closed can be executed at once.
-asio::awaitable<Result<UniqueFd>> open_to_write(std::shared_ptr<Channel> channel, wire::File file) {
-  auto box = channel->box();
-  CO_TRY(channel->send(box->id(), file));
-  Letter opened = CO_TRY(co_await box->next(Channel::Clock::now() + kWorkWithin));
-  UniqueFd fd = CO_TRY(plain_file(std::move(opened)));
-  Letter gone = CO_TRY(co_await box->next(Channel::Clock::now() + kAnswerWithin));
-  if (!gone.as<wire::Done>()) co_return fail(failure_in(gone));
-  co_return fd;
-}
-
-}  // namespace
-
-asio::awaitable<Result<UniqueFd>> NativeSandbox::open_write(std::string path, WriteMode mode,
-                                                            std::uint32_t permissions,
-                                                            std::string user) {
+asio::awaitable<Result<std::unique_ptr<FileWrite>>> NativeSandbox::open_write(
+    std::string path, WriteMode mode, std::uint32_t permissions, std::string user) {
   CO_TRY(check_path(path));
-  wire::File file = file_request(wire::FileOp::open_write, std::move(path), std::move(user));
+  wire::File file = file_request(wire::FileOp::write, std::move(path), std::move(user));
   file.mode = permissions;
   file.mode_flags = static_cast<std::uint32_t>(mode);
   CO_TRY(check_ready());
   auto self = shared_from_this();
-  auto opening = open_to_write(birth_.channel, std::move(file));
-  co_return co_await on_strand(strand(), std::move(opening));
+  co_return co_await on_strand(strand(), start_writing(birth_.channel, std::move(file)));
 }
 
 asio::awaitable<Result<std::string>> NativeSandbox::read_file(std::string path,
@@ -177,19 +212,26 @@ asio::awaitable<Result<std::string>> NativeSandbox::read_file(std::string path,
   }
 }
 
+namespace {
+
+// Until all is written, or whoever reads has stopped: it says why itself.
+asio::awaitable<void> feed(asio::any_io_executor executor, UniqueFd pipe, std::string data) {
+  asio::posix::stream_descriptor sink(executor, pipe.release());
+  boost::system::error_code ignored;
+  co_await asio::async_write(sink, asio::buffer(data),
+                             asio::redirect_error(asio::use_awaitable, ignored));
+}
+
+}  // namespace
+
 asio::awaitable<Result<void>> NativeSandbox::write_file(std::string path, std::string data,
                                                         std::uint32_t permissions,
                                                         std::string user) {
   auto opening =
       open_write(std::move(path), WriteMode::create_or_replace, permissions, std::move(user));
-  UniqueFd fd = CO_TRY(co_await std::move(opening));
-  std::string_view left = data;
-  while (!left.empty()) {
-    ssize_t n = ::write(fd.get(), left.data(), left.size());
-    if (n < 0) co_return fail_errno("write");
-    left.remove_prefix(static_cast<std::size_t>(n));
-  }
-  co_return Result<void>();
+  auto file = CO_TRY(co_await std::move(opening));
+  co_await feed(strand(), file->take_pipe(), std::move(data));
+  co_return co_await file->finish();
 }
 
 asio::awaitable<Result<FileInfo>> NativeSandbox::stat(std::string path, std::string user) {

@@ -92,9 +92,9 @@ class NativeSandbox final : public Sandbox, public std::enable_shared_from_this<
   asio::awaitable<Result<void>> kill_all() override;
 
   asio::awaitable<Result<UniqueFd>> open_read(std::string path, std::string user) override;
-  asio::awaitable<Result<UniqueFd>> open_write(std::string path, WriteMode mode,
-                                               std::uint32_t permissions,
-                                               std::string user) override;
+  asio::awaitable<Result<std::unique_ptr<FileWrite>>> open_write(std::string path, WriteMode mode,
+                                                                 std::uint32_t permissions,
+                                                                 std::string user) override;
   asio::awaitable<Result<std::string>> read_file(std::string path, std::uint64_t most) override;
   asio::awaitable<Result<void>> write_file(std::string path, std::string data,
                                            std::uint32_t permissions, std::string user) override;

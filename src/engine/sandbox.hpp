@@ -68,6 +68,17 @@ class Watch {
   virtual void close() = 0;
 };
 
+// A file that is being written. Not through a descriptor of the file itself: whoever writes to a
+// file system in memory pays for it, and that has to be the sandbox.
+class FileWrite {
+ public:
+  virtual ~FileWrite() = default;  // What has come is written.
+  // Where to write to; it does not block. Whoever takes it must close it before finish().
+  virtual UniqueFd take_pipe() = 0;
+  // When all is written and the file is closed.
+  virtual asio::awaitable<Result<void>> finish() = 0;
+};
+
 enum class SandboxState { ready, paused, gone };
 
 class Sandbox {
@@ -92,9 +103,9 @@ class Sandbox {
   // Files. Paths are resolved inside the sandbox with the rights of `user`.
   virtual asio::awaitable<Result<UniqueFd>> open_read(std::string path,
                                                       std::string user = "user") = 0;
-  virtual asio::awaitable<Result<UniqueFd>> open_write(std::string path, WriteMode mode,
-                                                       std::uint32_t permissions = 0644,
-                                                       std::string user = "user") = 0;
+  virtual asio::awaitable<Result<std::unique_ptr<FileWrite>>> open_write(
+      std::string path, WriteMode mode, std::uint32_t permissions = 0644,
+      std::string user = "user") = 0;
   virtual asio::awaitable<Result<std::string>> read_file(std::string path,
                                                          std::uint64_t most = 64ULL << 20) = 0;
   virtual asio::awaitable<Result<void>> write_file(std::string path, std::string data,

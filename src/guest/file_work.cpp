@@ -126,7 +126,7 @@ Result<void> open_for_reading(const Work& work, const File& request) {
   return work.answer(wire::Opened{}, sent);
 }
 
-Result<void> open_for_writing(const Work& work, const File& request) {
+Result<UniqueFd> open_for_writing(const File& request) {
   UniqueFd root = TRY(sandbox_root());
   TRY(make_parents(request.path));
   int flags = O_WRONLY | O_CREAT | O_NONBLOCK | O_NOCTTY;
@@ -141,8 +141,29 @@ Result<void> open_for_writing(const Work& work, const File& request) {
     // Asked for a mode, so give it, also to a file that was there before; its owner may.
     (void)::fchmod(fd.get(), request.mode & 07777);
   }
-  std::array<int, 1> sent{fd.get()};
-  return work.answer(wire::Opened{}, sent);
+  return fd;
+}
+
+Result<void> write_all(int to, std::string_view data) {
+  while (!data.empty()) {
+    ssize_t n = ::write(to, data.data(), data.size());
+    if (n < 0 && (errno == ENOSPC || errno == EDQUOT || errno == EFBIG))
+      return fail(Errc::exhausted, "the session's disk is full",
+                  "remove something, or create sessions with more disk");
+    if (n < 0) return fail_errno("write");
+    data.remove_prefix(static_cast<std::size_t>(n));
+  }
+  return {};
+}
+
+Result<void> copy_until_end(int from, int to) {
+  std::string chunk(256 * 1024, '\0');
+  for (;;) {
+    ssize_t n = ::read(from, chunk.data(), chunk.size());
+    if (n < 0) return fail_errno("read");
+    if (n == 0) return {};
+    TRY(write_all(to, std::string_view(chunk).substr(0, static_cast<std::size_t>(n))));
+  }
 }
 
 Result<void> make_directory(const Work& work, const File& request) {
@@ -297,6 +318,14 @@ Result<void> make_symlink(const Work& work, const File& request) {
 
 }  // namespace
 
+Result<void> work_on_write(const Work& work, const File& request, UniqueFd source) {
+  UniqueFd file = TRY(open_for_writing(request));
+  TRY(work.answer(wire::Done{}));
+  TRY(copy_until_end(source.get(), file.get()));
+  file.reset();  // A program that is still open for writing could not be executed.
+  return work.answer(wire::Done{});
+}
+
 Result<void> work_on_files(const Work& work, const File& request) {
   switch (request.op) {
     case wire::FileOp::stat:
@@ -305,8 +334,6 @@ Result<void> work_on_files(const Work& work, const File& request) {
       return list_path(work, request);
     case wire::FileOp::open_read:
       return open_for_reading(work, request);
-    case wire::FileOp::open_write:
-      return open_for_writing(work, request);
     case wire::FileOp::make_directory:
       return make_directory(work, request);
     case wire::FileOp::move:
@@ -319,6 +346,7 @@ Result<void> work_on_files(const Work& work, const File& request) {
       return change_mode(work, request);
     case wire::FileOp::symlink:
       return make_symlink(work, request);
+    case wire::FileOp::write:
     case wire::FileOp::watch:
     case wire::FileOp::archive_out:
     case wire::FileOp::archive_in:

@@ -40,14 +40,11 @@ void Guest::reap() {
     }
     auto found = workers_.find(pid);
     if (found == workers_.end()) continue;  // An orphan of the workload's.
-    auto [id, tell_end, relays, watches] = found->second;
+    auto [id, relays, watches] = found->second;
     workers_.erase(found);
     if (relays != 0) programs_.hang_up(relays);
     if (id == 0) continue;
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
-      if (tell_end) (void)answer(id, wire::Done{});
-      continue;
-    }
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) continue;
     // Killed by the workload, or for want of memory; or the daemon stopped it and waits for
     // nothing.
     (void)answer(id,

@@ -38,8 +38,6 @@ class Guest {
  private:
   struct Worker {
     std::uint32_t request = 0;
-    // Somebody waits for it to be gone, and with it the descriptors it holds.
-    bool tell_end = false;
     std::uint32_t relays = 0;  // the terminal of this execution
     bool watches = false;      // until it is told to stop
   };

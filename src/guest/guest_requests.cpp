@@ -37,11 +37,13 @@ Result<void> Guest::file(std::uint32_t id, const wire::File& request, std::vecto
       return in_worker({.request = id}, As::user, request.user, [&](const Work& work) {
         return work_on_archive_in(work, request, std::move(fds[0]));
       });
+    case wire::FileOp::write:
+      if (fds.size() != 1) return fail(Errc::invalid, "nothing to write");
+      return in_worker({.request = id}, As::user, request.user, [&](const Work& work) {
+        return work_on_write(work, request, std::move(fds[0]));
+      });
     default:
-      // A program that is still open for writing in a worker that is just leaving could not be
-      // executed.
-      return in_worker({.request = id, .tell_end = request.op == wire::FileOp::open_write},
-                       As::user, request.user,
+      return in_worker({.request = id}, As::user, request.user,
                        [&](const Work& work) { return work_on_files(work, request); });
   }
 }

@@ -24,6 +24,9 @@ struct Work {
 
 // Every file operation that ends by itself.
 Result<void> work_on_files(const Work& work, const wire::File& request);
+// Writes what comes from `source` until its end; answers when it begins, and when all is written.
+// Here and not in the daemon: whoever writes to a file system in memory pays for it.
+Result<void> work_on_write(const Work& work, const wire::File& request, UniqueFd source);
 // Reports changes below request.path until it is killed.
 Result<void> work_on_watch(const Work& work, const wire::File& request);
 // Writes or reads a tar stream.

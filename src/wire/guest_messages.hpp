@@ -330,7 +330,8 @@ enum class FileOp : std::uint8_t {
   stat,
   list,
   open_read,
-  open_write,  // mode_flags: 0 replace, 1 append, 2 create new
+  write,  // comes with a pipe to read from, answers twice; mode_flags: 0 replace, 1 append, 2
+          // create new
   make_directory,
   move,
   copy,

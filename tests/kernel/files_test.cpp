@@ -42,6 +42,14 @@ TEST_F(Files, WhatIsWrittenIsRead) {
   EXPECT_EQ(must(box->read_file("/workspace/empty")), "");
 }
 
+TEST_F(Files, TheSandboxPaysForWhatIsWritten) {
+  auto box = sandbox();
+  constexpr std::uint64_t kSize = 16 << 20;
+  std::uint64_t before = must(box->usage()).memory_bytes;
+  must(box->write_file("/workspace/big", std::string(kSize, 'x')));
+  EXPECT_GE(must(box->usage()).memory_bytes, before + kSize);
+}
+
 TEST_F(Files, HaveTheModeAskedFor) {
   auto box = sandbox();
   for (unsigned mode : {0600U, 0644U, 0755U, 0666U, 0400U}) {
@@ -68,8 +76,11 @@ TEST_F(Files, BelongToTheUserWhoWrites) {
 TEST_F(Files, AppendAndCreateNew) {
   auto box = sandbox();
   auto put = [&](WriteMode mode, std::string_view text) {
-    UniqueFd fd = must(box->open_write("/workspace/log", mode));
-    EXPECT_EQ(::write(fd.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
+    auto file = must(box->open_write("/workspace/log", mode));
+    UniqueFd pipe = file->take_pipe();
+    EXPECT_EQ(::write(pipe.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
+    pipe.reset();
+    must(file->finish());
   };
   put(WriteMode::create_new, "one ");
   put(WriteMode::append, "two ");
