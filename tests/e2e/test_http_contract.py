@@ -120,7 +120,7 @@ class Promise(unittest.TestCase):
 class Attacks(unittest.TestCase):
     def test_every_name_is_that_of_a_test(self):
         tests = set()
-        for file in pathlib.Path(__file__).parent.glob("test_http_*.py"):
+        for file in pathlib.Path(__file__).parent.glob("test_*.py"):
             module = file.stem.removeprefix("test_http_")
             tests |= {f"{module} {name}" for name in re.findall(r"def test_(\w+)\(self", file.read_text())}
         named = {test for _, *of_case in attacks.CASES.values() for test in of_case}

@@ -4,7 +4,7 @@ import signal
 import time
 import unittest
 
-from http_harness import HttpCase, Server, until
+from http_harness import HttpCase, Server, is_alive, until
 from http_raw import request
 
 
@@ -200,6 +200,25 @@ class Persistent(RestartCase):
         self.next(first)
         self.assertEqual(first.admin.state(session), "ready")
         self.assertEqual(first.admin.run(session, "cat y"), "x\n")
+
+    def test_after_a_restart_of_the_machine(self):
+        """Nothing runs any more, whatever the files say: what was to be kept is there, and nothing is left of the rest."""
+        first = self.first()
+        admin = first.admin
+        persistent, ordinary = admin.create(persistent=True), admin.create()
+        for session in (persistent, ordinary):
+            admin.run(session, "echo x > y; sync")
+        for pid, start in first.end_now():
+            if is_alive(pid, start):
+                os.kill(pid, signal.SIGKILL)
+        self.next(first)
+        told = admin.expect(200, "GET", ordinary).json
+        self.assertEqual((told["state"], told["end_reason"]), ("gone", "lost when the server ended"))
+        self.assertEqual(admin.state(persistent), "stopped")
+        admin.expect(200, "POST", persistent + "/resume")
+        self.assertEqual(admin.run(persistent, "cat y"), "x\n")
+        admin.expect(204, "DELETE", persistent)
+        self.assertEqual(os.listdir(os.path.join(first.storage, "sessions")), [])
 
     def test_a_large_disk_needs_no_memory(self):
         first = self.first()
