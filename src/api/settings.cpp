@@ -310,6 +310,16 @@ const std::vector<Setting>& all_settings() {
            &Settings::webhooks_private),
       duration("stop.patience", "How long requests under way may take when the server stops", "10s",
                &Settings::stop_patience),
+      flag("e2b.enabled", "Sessions may live in E2B's cloud", &Settings::e2b_enabled),
+      text("e2b.api_key", "The key for it", "", &Settings::e2b_api_key, true),
+      text("e2b.default_template", "What a session is made from where it does not say", "base",
+           &Settings::e2b_default_template),
+      number("e2b.timeout_seconds", "How long a sandbox there lives when nobody renews it", "300",
+             &Settings::e2b_timeout_seconds),
+      number("e2b.resources.cpu", "Processors of a sandbox; 0: as its template says", "0",
+             &Settings::e2b_cpu),
+      number("e2b.resources.memory_mb", "Its memory; 0: as its template says", "0",
+             &Settings::e2b_memory_mb),
   };
   return all;
 }
@@ -388,6 +398,9 @@ Result<Settings> put_together(const std::vector<SettingTexts>& sources) {
     }
   if (settings.tls_certificate.empty() != settings.tls_key.empty())
     return fail(Errc::invalid, "tls.certificate and tls.key need each other");
+  if (settings.e2b_enabled && settings.e2b_api_key.empty())
+    return fail(Errc::invalid, "e2b.enabled needs e2b.api_key",
+                "set AGENT_SANDBOX_E2B_API_KEY, or api_key: ${NAME} in YAML");
   return settings;
 }
 

@@ -56,6 +56,13 @@ struct Settings {
   double rate_per_address = 4000;
   bool webhooks_private = false;
   std::chrono::seconds stop_patience{10};
+  // Sessions in E2B's cloud.
+  bool e2b_enabled = false;
+  std::string e2b_api_key;
+  std::string e2b_default_template = "base";
+  std::uint32_t e2b_timeout_seconds = 300;
+  std::uint32_t e2b_cpu = 0;  // zero: as the template says
+  std::uint32_t e2b_memory_mb = 0;
 };
 
 struct Setting {

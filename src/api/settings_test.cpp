@@ -36,6 +36,27 @@ TEST(Settings, UnknownNamesAreRefusedWithTheirPlace) {
   EXPECT_FALSE(settings_from_yaml("- list\n", "x.yaml"));
 }
 
+TEST(Settings, AProviderHasASectionOfItsOwn) {
+  ::setenv("ASR_TEST_KEY", "very secret", 1);
+  auto yaml = settings_from_yaml(
+      "e2b:\n  enabled: true\n  api_key: ${ASR_TEST_KEY}\n  default_template: mine\n"
+      "  timeout_seconds: 60\n  resources: {cpu: 2, memory_mb: 512}\n",
+      "x.yaml");
+  ASSERT_TRUE(yaml) << yaml.error().what;
+  auto settings = put_together({*yaml});
+  ASSERT_TRUE(settings) << settings.error().what;
+  EXPECT_TRUE(settings->e2b_enabled);
+  EXPECT_EQ(settings->e2b_api_key, "very secret");
+  EXPECT_EQ(settings->e2b_memory_mb, 512U);
+  std::string printed = print_settings(*settings);
+  EXPECT_EQ(printed.find("very secret"), std::string::npos);
+  auto again = settings_from_yaml(printed, "printed");
+  ASSERT_TRUE(again) << again.error().what;
+  EXPECT_EQ(again->at("e2b.resources.cpu"), "2");
+  EXPECT_FALSE(put_together({{{"e2b.enabled", "true"}}})) << "without a key";
+  EXPECT_FALSE(settings_from_yaml("e2b: {region: x}", "x.yaml"));
+}
+
 TEST(Settings, YamlIsFilledFromTheEnvironment) {
   ::setenv("ASR_TEST_VALUE", "from outside", 1);
   auto yaml = settings_from_yaml("storage: \"a ${ASR_TEST_VALUE} b\"\n", "x.yaml");

@@ -205,6 +205,9 @@ void Server::withdraw() {
 
 Result<void> Server::start() {
   TRY(parse_listen(settings_.listen));
+  if (settings_.e2b_enabled)  // Better than sessions that cannot be had.
+    return fail(Errc::unsupported, "this version cannot hold sessions in E2B's cloud",
+                "set e2b.enabled to false");
   TRY(start_engine());
   store_ = TRY(Store::open(settings_.storage));
   for (const std::string& notice : store_->notices()) log_.warning(notice);
