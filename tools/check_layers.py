@@ -15,7 +15,7 @@ import tempfile
 # From the top down.
 LAYERS = [
     "cli", "api", "agent", "llm", "tool", "session", "interpreter", "registry", "provider", "engine", "store", "net",
-    "zygote", "keeper", "guest", "launch", "policy", "wire", "os", "base",
+    "zygote", "keeper", "guest", "launch", "policy", "wire", "frozen", "os", "base",
 ]
 RANK = {name: len(LAYERS) - i for i, name in enumerate(LAYERS)}
 

@@ -4,10 +4,13 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/unique_fd.hpp"
 
 namespace asr {
 
@@ -26,6 +29,13 @@ struct TerminalSize {
   std::uint16_t columns = 80;
 };
 
+// A program that was frozen after its start (src/frozen), and what brings it to life. Both are
+// files in memory that nobody can change any more.
+struct FrozenProgram {
+  UniqueFd thaw;
+  UniqueFd image;
+};
+
 struct Command {
   std::vector<std::string> argv;
   std::map<std::string, std::string> env;  // On top of PATH, HOME, USER, LANG, …
@@ -39,6 +49,10 @@ struct Command {
   std::optional<std::chrono::milliseconds> cpu_time;
   std::optional<std::uint64_t> output_bytes;
   OutputOverflow overflow = OutputOverflow::kill;
+
+  // Instead of a file: argv is only what the program is told. It ends with frozen::kExitBadImage if
+  // it cannot be brought to life.
+  std::shared_ptr<const FrozenProgram> frozen;
 };
 
 enum class EndReason {

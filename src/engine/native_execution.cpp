@@ -78,7 +78,9 @@ asio::awaitable<Result<std::shared_ptr<NativeExecution>>> NativeExecution::start
 
   auto box = channel->box();
   execution->id_ = box->id();
-  CO_TRY(channel->send(box->id(), request));
+  std::vector<int> fds;
+  if (command.frozen) fds = {command.frozen->thaw.get(), command.frozen->image.get()};
+  CO_TRY(channel->send(box->id(), request, fds));
   Letter answer = CO_TRY(co_await box->next(Clock::now() + kAnswerWithin));
   auto started = answer.as<wire::Started>();
   if (!started) co_return fail(failure_in(answer));

@@ -17,8 +17,18 @@ constexpr auto kTrusted = 1s;  // So long after its first answer it is not asked
 Pool::Pool(asio::any_io_executor executor, SandboxSpec spec, PoolOptions options, Make make)
     : executor_(std::move(executor)),
       spec_(std::move(spec)),
-      options_(options),
+      options_(std::move(options)),
       make_(std::move(make)) {}
+
+asio::awaitable<Result<std::shared_ptr<Sandbox>>> Pool::make_one() {
+  auto making = make_(spec_);
+  auto sandbox = CO_TRY(co_await std::move(making));
+  if (options_.prepare) {
+    auto preparing = options_.prepare(sandbox);
+    co_await std::move(preparing);
+  }
+  co_return sandbox;
+}
 
 std::optional<Pool::Ready> Pool::pop() {
   std::lock_guard lock(mutex_);
@@ -101,7 +111,7 @@ void Pool::refill() {
 
 asio::awaitable<void> Pool::refill_one() {
   auto self = shared_from_this();
-  auto making = make_(spec_);
+  auto making = make_one();
   auto made = co_await std::move(making);
   std::uint32_t failures = 0;
   {
@@ -128,7 +138,7 @@ asio::awaitable<Result<void>> Pool::fill() {
       std::lock_guard lock(mutex_);
       if (closed_ || ready_.size() >= options_.size) co_return Result<void>();
     }
-    auto making = make_(spec_);
+    auto making = make_one();
     auto made = co_await std::move(making);
     if (!made) co_return fail(std::move(made).error());
     put(*std::move(made));

@@ -40,6 +40,7 @@ class Pool : public std::enable_shared_from_this<Pool> {
   void refill_soon();
   asio::awaitable<void> refill_later();
   asio::awaitable<void> refill_one();
+  asio::awaitable<Result<std::shared_ptr<Sandbox>>> make_one();
   bool put(std::shared_ptr<Sandbox> sandbox);
 
   asio::any_io_executor executor_;

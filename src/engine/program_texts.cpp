@@ -22,6 +22,7 @@ wire::Start request_for(const Command& command, const Limits& limits) {
   request.wall_time = command.wall_time.value_or(limits.wall_time);
   request.cpu_time = command.cpu_time.value_or(limits.cpu_time);
   request.open_files = limits.open_files;
+  request.frozen = command.frozen != nullptr;
   return request;
 }
 

@@ -1,8 +1,6 @@
 #include "engine/zygote_process.hpp"
 
-#include <fcntl.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,12 +9,10 @@
 #include <boost/asio/strand.hpp>
 
 #include "engine/on_strand.hpp"
+#include "os/memory_file.hpp"
 #include "os/pidfd.hpp"
 
-extern "C" {
-extern const unsigned char asr_zygote_image_begin[];
-extern const unsigned char asr_zygote_image_end[];
-}
+extern "C" const char asr_zygote_image_begin[], asr_zygote_image_end[];
 
 namespace asr {
 
@@ -49,18 +45,9 @@ void open_quietly(Channel& channel, std::shared_ptr<std::atomic<bool>> alive) {
 }  // namespace
 
 Result<UniqueFd> zygote_image() {
-  UniqueFd image(::memfd_create("agent-sandbox-zygote", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!image) return fail_errno("memfd_create");
-  const unsigned char* at = asr_zygote_image_begin;
-  while (at < asr_zygote_image_end) {
-    ssize_t n = ::write(image.get(), at, static_cast<std::size_t>(asr_zygote_image_end - at));
-    if (n <= 0) return fail_errno("write zygote image");
-    at += n;
-  }
-  if (::fcntl(image.get(), F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) !=
-      0)
-    return fail_errno("seal zygote image");
-  return image;
+  return sealed_copy("agent-sandbox-zygote",
+                     {asr_zygote_image_begin,
+                      static_cast<std::size_t>(asr_zygote_image_end - asr_zygote_image_begin)});
 }
 
 ZygoteProcess::ZygoteProcess(std::shared_ptr<Channel> channel, int pid, UniqueFd pidfd)

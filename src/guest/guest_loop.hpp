@@ -44,7 +44,7 @@ class Guest {
 
   void handle(const Frame& frame, std::vector<UniqueFd> fds);
   Result<void> dispatch(const Frame& frame, std::vector<UniqueFd>& fds);
-  Result<void> start(std::uint32_t id, const wire::Start& request);
+  Result<void> start(std::uint32_t id, const wire::Start& request, std::vector<UniqueFd>& fds);
   Result<void> file(std::uint32_t id, const wire::File& request, std::vector<UniqueFd>& fds);
   Result<void> list_processes(std::uint32_t id);
   Result<void> disk_usage(std::uint32_t id);

@@ -7,9 +7,13 @@
 
 namespace asr {
 
-Result<void> Guest::start(std::uint32_t id, const wire::Start& request) {
+Result<void> Guest::start(std::uint32_t id, const wire::Start& request,
+                          std::vector<UniqueFd>& fds) {
   User user = TRY(accounts_.find(request.user));
-  StartedProgram program = TRY(programs_.start(id, request, user));
+  if (request.frozen != (fds.size() == 2)) return fail(Errc::invalid, "no image to start from");
+  Frozen frozen;
+  if (request.frozen) frozen = {std::move(fds[0]), std::move(fds[1])};
+  StartedProgram program = TRY(programs_.start(id, request, user, frozen));
   wire::Started started;
   started.pid = program.pid;
   TRY(answer(id, started, std::move(program.ends)));
@@ -95,7 +99,7 @@ Result<void> Guest::dispatch(const Frame& frame, std::vector<UniqueFd>& fds) {
   auto malformed = [] { return fail(Errc::internal, "malformed request"); };
   switch (static_cast<GuestType>(frame.type)) {
     case GuestType::start:
-      if (auto request = decode<wire::Start>(frame)) return start(frame.id, *request);
+      if (auto request = decode<wire::Start>(frame)) return start(frame.id, *request, fds);
       return malformed();
     case GuestType::file:
       if (auto request = decode<wire::File>(frame)) return file(frame.id, *request, fds);

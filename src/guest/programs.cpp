@@ -18,6 +18,7 @@
 #include <array>
 #include <cstring>
 
+#include "frozen/image.hpp"
 #include "guest/process_table.hpp"
 
 namespace asr {
@@ -146,6 +147,7 @@ struct Birth {
   const wire::Start& request;
   const User& user;
   const Streams& streams;
+  const Frozen& frozen;
   char* const* argv;
   char* const* envp;
   int error = 0;  // why the program could not be executed
@@ -187,6 +189,16 @@ int execute(void* argument) noexcept {
   if (::chdir(request.cwd.c_str()) != 0) give_up();
   // Everything is close-on-exec already; this makes it certain.
   if (::syscall(SYS_close_range, 3, ~0U, CLOSE_RANGE_CLOEXEC) != 0) give_up();
+  if (request.frozen) {
+    // The image must have its number and survive; whatever has that number now must not be the
+    // program itself.
+    int thaw = ::fcntl(birth.frozen.thaw.get(), F_DUPFD_CLOEXEC, asr::frozen::kImageDescriptor + 1);
+    int image =
+        ::fcntl(birth.frozen.image.get(), F_DUPFD_CLOEXEC, asr::frozen::kImageDescriptor + 1);
+    if (thaw < 0 || image < 0 || ::dup2(image, asr::frozen::kImageDescriptor) < 0) give_up();
+    ::execveat(thaw, "", birth.argv, birth.envp, AT_EMPTY_PATH);
+    give_up();
+  }
   ::execvpe(birth.argv[0], birth.argv, birth.envp);
   give_up();
   return 126;
@@ -201,7 +213,7 @@ Programs::Programs(const GuestConfig& config) : config_(config) {
 }
 
 Result<StartedProgram> Programs::start(std::uint32_t id, const wire::Start& request,
-                                       const User& user) {
+                                       const User& user, const Frozen& frozen) {
   if (request.argv.empty()) return fail(Errc::invalid, "no command");
   if (stack_ == nullptr || programs_.size() >= kMostPrograms)
     return fail(Errc::exhausted, "too many programs at once");
@@ -216,7 +228,7 @@ Result<StartedProgram> Programs::start(std::uint32_t id, const wire::Start& requ
   for (const std::string& entry : environment)
     if (entry.starts_with("PATH=")) ::setenv("PATH", entry.c_str() + 5, 1);
 
-  Birth birth{config_, request, user, streams, argv.data(), envp.data()};
+  Birth birth{config_, request, user, streams, frozen, argv.data(), envp.data()};
   int pid = ::clone(execute, stack_ + kStack, CLONE_VM | CLONE_VFORK | SIGCHLD, &birth);
   if (pid < 0) return fail_errno("clone");
 

@@ -23,11 +23,18 @@ struct StartedProgram {
   UniqueFd terminal_peer;      // The relay's end of the daemon's socket.
 };
 
+// What to execute instead of a file of the sandbox, and what that reads.
+struct Frozen {
+  UniqueFd thaw;
+  UniqueFd image;
+};
+
 class Programs {
  public:
   explicit Programs(const GuestConfig& config);
 
-  Result<StartedProgram> start(std::uint32_t id, const wire::Start& request, const User& user);
+  Result<StartedProgram> start(std::uint32_t id, const wire::Start& request, const User& user,
+                               const Frozen& frozen);
 
   // The answer for a child that ended, if it was a program.
   struct Ending {

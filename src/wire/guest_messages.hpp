@@ -275,10 +275,11 @@ struct Start {
   std::chrono::milliseconds wall_time{0};
   std::chrono::milliseconds cpu_time{0};
   std::uint32_t open_files = 1024;
+  bool frozen = false;  // comes with two descriptors: what to execute, and the image it wants
   template <class V>
   void fields(V& v) {
     v(argv), v(env), v(cwd), v(user), v(want_stdin), v(both_ways), v(terminal), v(rows), v(columns),
-        v(wall_time), v(cpu_time), v(open_files);
+        v(wall_time), v(cpu_time), v(open_files), v(frozen);
   }
 };
 

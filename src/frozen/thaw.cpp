@@ -1,0 +1,162 @@
+// Executed in the place of a program that was frozen: puts the image where it was, gives the thread
+// back what the kernel knew of it, and goes on in the middle of the program. Uses no library and
+// lies where programs never do.
+#include <asm/prctl.h>
+#include <elf.h>
+#include <fcntl.h>
+#include <linux/prctl.h>
+#include <sys/mman.h>
+
+#include "frozen/image.hpp"
+#include "frozen/kernel_calls.hpp"
+
+namespace asr::frozen {
+
+namespace {
+
+constexpr std::uint64_t kGrowth = 8 << 20;         // as far as the stack may still grow
+constexpr std::uint64_t kNear = 256 << 10;         // what we take for our own stack
+constexpr std::uint64_t kTable = 0x20000000000;    // where the header is looked at
+constexpr std::uint64_t kWaiting = 0x21000000000;  // where the vdso may have to wait
+
+[[noreturn]] void give_up() {
+  kernel(__NR_exit_group, kExitBadImage);
+  __builtin_trap();
+}
+
+void demand(bool fine) {
+  if (!fine) give_up();
+}
+
+bool overlap(std::uint64_t a, std::uint64_t a_end, std::uint64_t b, std::uint64_t b_end) {
+  return a < b_end && b < a_end;
+}
+
+struct Birth {
+  std::uint64_t stack = 0;  // where the kernel has put arguments and environment
+  std::uint64_t stack_end = 0;
+  std::uint64_t vdso = 0;
+  const char* name = nullptr;
+};
+
+Birth look_around(const std::uint64_t* words) {
+  Birth birth;
+  birth.stack = reinterpret_cast<std::uint64_t>(words) & ~(kPage - 1);
+  std::uint64_t count = *words++;
+  if (count > 0) birth.name = reinterpret_cast<const char*>(words[0]);
+  words += count + 1;
+  while (*words != 0) ++words;
+  for (++words; words[0] != AT_NULL; words += 2) {
+    if (words[0] == AT_SYSINFO_EHDR) birth.vdso = words[1];
+    if (words[0] == AT_EXECFN) birth.stack_end = round_up(words[1] + kPage);  // the topmost string
+  }
+  return birth;
+}
+
+// One mapping of the kernel's. It may be moved, but not onto itself.
+void move(std::uint64_t from, std::uint64_t to, std::uint64_t size) {
+  if (from == to) return;
+  if (overlap(from, from + size, to, to + size)) {
+    demand(!failed(kernel(__NR_mremap, from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, kWaiting)));
+    from = kWaiting;
+  }
+  demand(!failed(kernel(__NR_mremap, from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, to)));
+}
+
+void move_kernel_pieces(const Header& header, const Piece* pieces, const Birth& birth) {
+  for (std::uint64_t i = 0; i < header.pieces; ++i) {
+    const Piece& piece = pieces[i];
+    if (piece.kind != Kind::kernel) continue;
+    demand(!overlap(piece.begin, piece.end, birth.stack - kNear, birth.stack_end));
+    move(birth.vdso + (piece.begin - header.vdso), piece.begin, piece.end - piece.begin);
+  }
+}
+
+void take(std::uint64_t begin, std::uint64_t size, std::uint32_t protection, int flags,
+          int descriptor, std::uint64_t offset) {
+  std::int64_t at =
+      kernel(__NR_mmap, begin, size, protection,
+             MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED_NOREPLACE | flags, descriptor, offset);
+  demand(at == static_cast<std::int64_t>(begin));
+}
+
+void put_in_place(const Header& header, const Piece* pieces) {
+  for (std::uint64_t i = 0; i < header.pieces; ++i) {
+    const Piece& piece = pieces[i];
+    std::uint64_t size = piece.end - piece.begin;
+    if (piece.kind == Kind::pages)
+      take(piece.begin, size, piece.protection, 0, kImageDescriptor, piece.offset);
+    else if (piece.kind != Kind::kernel)
+      take(piece.begin, size, piece.protection, MAP_ANONYMOUS, -1, 0);
+  }
+  take(header.stack_begin - kGrowth, kGrowth, PROT_READ | PROT_WRITE, MAP_ANONYMOUS, -1, 0);
+}
+
+void restore_thread(const Header& header) {
+  demand(kernel(__NR_arch_prctl, ARCH_SET_FS, header.thread) == 0);
+  std::int64_t tid = kernel(__NR_set_tid_address, header.tid_address);
+  if (header.tid_address != 0) *reinterpret_cast<int*>(header.tid_address) = static_cast<int>(tid);
+  if (header.robust_list != 0) kernel(__NR_set_robust_list, header.robust_list, header.robust_size);
+  if (header.rseq != 0) kernel(__NR_rseq, header.rseq, header.rseq_size, 0, header.rseq_signature);
+  for (int i = 0; i < kSignals; ++i)
+    kernel(__NR_rt_sigaction, i + 1, &header.actions[i], nullptr, 8);
+  kernel(__NR_rt_sigprocmask, 2 /* set */, &header.signal_mask, nullptr, 8);
+}
+
+[[noreturn]] void go_on(const Registers& registers) {
+  asm volatile(
+      "mov 0(%0), %%rbx\n"
+      "mov 8(%0), %%rbp\n"
+      "mov 16(%0), %%r12\n"
+      "mov 24(%0), %%r13\n"
+      "mov 32(%0), %%r14\n"
+      "mov 40(%0), %%r15\n"
+      "mov 48(%0), %%rsp\n"
+      "mov $1, %%eax\n"
+      "jmp *56(%0)\n"
+      :
+      : "D"(&registers)
+      : "memory");
+  __builtin_unreachable();
+}
+
+const char* last_part(const char* path) {
+  const char* part = path;
+  for (; *path != '\0'; ++path)
+    if (*path == '/') part = path + 1;
+  return part;
+}
+
+}  // namespace
+
+extern "C" [[noreturn]] void asr_thaw(const std::uint64_t* stack) {
+  Birth birth = look_around(stack);
+  demand(birth.vdso != 0 && birth.stack_end != 0);
+  // Only the first page tells how long the table is.
+  std::uint64_t room = round_up(sizeof(Header) + kMostPieces * sizeof(Piece));
+  take(kTable, room, PROT_READ, 0, kImageDescriptor, 0);
+  const auto& header = *reinterpret_cast<const Header*>(kTable);
+  const auto* pieces = reinterpret_cast<const Piece*>(kTable + sizeof(Header));
+  demand(header.magic == kMagic && header.pieces <= kMostPieces);
+  move_kernel_pieces(header, pieces, birth);
+  put_in_place(header, pieces);
+  kernel(__NR_close, kImageDescriptor);
+  if (birth.name != nullptr) kernel(__NR_prctl, PR_SET_NAME, last_part(birth.name), 0, 0, 0);
+  restore_thread(header);
+  // The header stays mapped: registers are read from it at the very end.
+  go_on(header.registers);
+}
+
+asm(R"(
+    .text
+    .globl _start
+    .type _start, @function
+_start:
+    xor %ebp, %ebp
+    mov %rsp, %rdi
+    and $-16, %rsp
+    call asr_thaw
+    hlt
+)");
+
+}  // namespace asr::frozen
