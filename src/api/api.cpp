@@ -1,5 +1,8 @@
 #include "api/api.hpp"
 
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
 #include "api/errors.hpp"
 #include "api/openapi.hpp"
 #include "api/preview.hpp"
@@ -31,6 +34,17 @@ bool is_local_name(std::string_view host) {
          host.ends_with(".localhost");
 }
 
+constexpr std::size_t kQuicklyParsed = 256 << 10;
+constexpr std::size_t kMostValues = 1'000'000;  // of a JSON body
+constexpr std::size_t kMostLongBodies = 2;
+constexpr std::chrono::seconds kLongBodyPatience{30};
+
+asio::awaitable<Result<json::object>> body_from(std::string text, std::string schema) {
+  json::value body = CO_TRY(parse_json(text, kMostValues));
+  CO_TRY(check_schema(body, schema_of(schema), schemas()));
+  co_return std::move(body.as_object());
+}
+
 bool is_one_of(std::string_view text, const std::vector<std::string>& list) {
   for (const std::string& each : list)
     if (equal_ignoring_case(each, text)) return true;
@@ -49,10 +63,11 @@ asio::awaitable<bool> may_go_on(ApiParts parts, Caller caller, std::shared_ptr<S
 Api::Api(const ApiParts& parts, ApiOptions options)
     : parts_(parts),
       options_(std::move(options)),
-      metrics_(parts.sessions),
+      metrics_(parts.sessions, parts.batches),
       by_key_(options_.per_key, 100'000),
       by_peer_(options_.per_peer, 100'000),
-      by_wrong_key_(options_.wrong_keys, 100'000) {
+      by_wrong_key_(options_.wrong_keys, 100'000),
+      long_body_read_(parts.executor) {
   router_.add(system_routes(parts_, this));
   router_.add(session_routes(parts_));
   router_.add(command_routes(parts_));
@@ -64,6 +79,7 @@ Api::Api(const ApiParts& parts, ApiOptions options)
   router_.add(key_routes(parts_));
   router_.add(volume_routes(parts_));
   router_.add(compat_routes(parts_));
+  router_.add(batch_routes(parts_));
   router_.add(preview_routes(parts_, options_.preview_domain));
   document_ = openapi_document(router_.routes());
 }
@@ -113,19 +129,59 @@ Result<Caller> Api::authenticate(const RequestHead& head) {
   return std::move(*caller);
 }
 
+// A place among those whose long bodies are in memory.
+class Api::LongBody {
+ public:
+  LongBody(Api* api, std::string caller) : api_(api), caller_(std::move(caller)) {
+    api_->long_bodies_.insert(caller_);
+  }
+  ~LongBody() {
+    api_->long_bodies_.erase(caller_);
+    api_->long_body_read_.ring();
+  }
+  LongBody(const LongBody&) = delete;
+  LongBody& operator=(const LongBody&) = delete;
+
+ private:
+  Api* api_;
+  std::string caller_;
+};
+
+asio::awaitable<Result<std::unique_ptr<Api::LongBody>>> Api::admit_long_body(CallPtr call,
+                                                                             const Route* route) {
+  bool may_be_long = route->most_json > options_.most_json && call->head().has_body &&
+                     call->head().length.value_or(SIZE_MAX) > options_.most_json;
+  if (!may_be_long) co_return nullptr;
+  auto deadline = Bell::Clock::now() + kLongBodyPatience;
+  auto has_place = [&] {
+    return long_bodies_.size() < kMostLongBodies && !long_bodies_.contains(call->caller.id);
+  };
+  while (!has_place()) {
+    if (Bell::Clock::now() >= deadline)
+      co_return fail(Errc::exhausted, "others send long requests at the moment",
+                     "try again in a moment, or send less at once");
+    co_await long_body_read_.wait(deadline);
+  }
+  co_return std::make_unique<LongBody>(this, call->caller.id);
+}
+
 asio::awaitable<Result<void>> Api::read_json(CallPtr call, const Route* route) {
   if (route->body.empty()) co_return Result<void>();
   std::string_view type = call->head().headers.get("content-type");
   type = type.substr(0, std::min(type.find(';'), type.size()));
-  auto reading = call->exchange->read_body(options_.most_json);
+  auto reading = call->exchange->read_body(std::max(route->most_json, options_.most_json));
   std::string text = CO_TRY(co_await std::move(reading));
   if (text.empty() && route->body_optional) co_return Result<void>();
   // Anything else can be sent by a page of another origin without asking.
   if (!equal_ignoring_case(type, "application/json"))
     co_return fail(Errc::invalid, "the body must be JSON", "send Content-Type: application/json");
-  json::value body = CO_TRY(parse_json(text));
-  CO_TRY(check_schema(body, schema_of(route->body), schemas()));
-  call->body = std::move(body.as_object());
+  bool quick = text.size() <= kQuicklyParsed;
+  auto checking = body_from(std::move(text), route->body);
+  if (quick)
+    call->body = CO_TRY(co_await std::move(checking));
+  else
+    call->body = CO_TRY(
+        co_await asio::co_spawn(parsing_.get_executor(), std::move(checking), asio::use_awaitable));
   co_return Result<void>();
 }
 
@@ -133,10 +189,14 @@ asio::awaitable<Result<Reply>> Api::answer(CallPtr call, const Route* route) {
   if (call->caller.role < route->least)
     co_return fail(Errc::denied, "this needs the role " + std::string(to_string(route->least)),
                    "ask an admin for a key with that role");
-  auto reading = read_json(call, route);
-  if (auto read = co_await std::move(reading); !read) {
-    if (read.error().code != Errc::exhausted) co_return fail(read.error());
-    co_return Reply{413, json_of(read.error(), call->caller.trace_id), false, {}};
+  {
+    auto admitting = admit_long_body(call, route);
+    auto place = CO_TRY(co_await std::move(admitting));
+    auto reading = read_json(call, route);
+    if (auto read = co_await std::move(reading); !read) {
+      if (read.error().code != Errc::exhausted) co_return fail(read.error());
+      co_return Reply{413, json_of(read.error(), call->caller.trace_id), false, {}};
+    }
   }
   auto handling = route->handle(call);
   co_return co_await std::move(handling);
@@ -247,7 +307,7 @@ void Api::greet_origin(Exchange* exchange) const {
   exchange->always_send("Access-Control-Allow-Origin", origin);
   exchange->always_send(
       "Access-Control-Expose-Headers",
-      "ETag, Location, Retry-After, Content-Range, Content-Disposition, traceparent");
+      "ETag, Location, Retry-After, Content-Range, Content-Disposition, Batch-Id, traceparent");
   exchange->always_send("Vary", "Origin");
 }
 

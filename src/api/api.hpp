@@ -1,7 +1,9 @@
 // The API as a whole: every request comes in here, is traced, admitted, routed, answered, counted.
 #pragma once
 
+#include <boost/asio/thread_pool.hpp>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -39,6 +41,7 @@ struct ApiParts {
   const Log& log;
   asio::any_io_executor executor;
   class Webhooks* webhooks = nullptr;
+  class Batches* batches = nullptr;
 };
 
 // Whether a stream that was opened some time ago may go on: the key, the share, the session.
@@ -71,6 +74,10 @@ class Api {
   Result<void> check_origin(const RequestHead& head) const;
   Result<Caller> authenticate(const RequestHead& head);
   asio::awaitable<Result<void>> read_json(CallPtr call, const Route* route);
+  // Long bodies are read one at a time of each caller, and few in all; waits for its turn.
+  class LongBody;
+  asio::awaitable<Result<std::unique_ptr<LongBody>>> admit_long_body(CallPtr call,
+                                                                     const Route* route);
   asio::awaitable<void> send(CallPtr call, Reply reply);
   void greet_origin(Exchange* exchange) const;
   bool is_preflight(const RequestHead& head) const;
@@ -86,6 +93,9 @@ class Api {
   RateLimiter by_wrong_key_;
   json::object document_;
   bool ready_ = false;
+  std::set<std::string> long_bodies_;  // by caller
+  Bell long_body_read_;
+  asio::thread_pool parsing_{1};  // of long bodies: others do not wait for it
 };
 
 // The operations, one function per resource.
@@ -100,5 +110,6 @@ std::vector<Route> key_routes(const ApiParts& parts);
 std::vector<Route> volume_routes(const ApiParts& parts);
 std::vector<Route> compat_routes(const ApiParts& parts);
 std::vector<Route> webhook_routes(Webhooks* webhooks);
+std::vector<Route> batch_routes(const ApiParts& parts);
 
 }  // namespace asr

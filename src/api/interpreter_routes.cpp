@@ -106,8 +106,9 @@ asio::awaitable<Result<Reply>> make_context(ApiParts parts, CallPtr call) {
     const json::value* value = call->body.if_contains(name);
     return std::string(value ? std::string_view(value->get_string()) : standard);
   };
-  auto context = CO_TRY(session->contexts().make(text("language", "python"), text("cwd", ""),
-                                                 session->environment()));
+  auto making = session->contexts().make(session->place_of_contexts(), text("language", "python"),
+                                         text("cwd", ""));
+  auto context = CO_TRY(co_await std::move(making));
   co_return Reply{201, context->describe(), false, {}};
 }
 
@@ -150,7 +151,8 @@ asio::awaitable<Result<Reply>> answer_input(ApiParts parts, CallPtr call) {
 asio::awaitable<Result<Reply>> complete(ApiParts parts, CallPtr call) {
   auto finding = find(parts, call, Access::use);
   auto session = CO_TRY(co_await std::move(finding));
-  auto context = CO_TRY(session->contexts().find(call->parts[1], "", session->environment()));
+  auto asking = session->contexts().find(session->place_of_contexts(), call->parts[1], "");
+  auto context = CO_TRY(co_await std::move(asking));
   auto sandbox = CO_TRY(session->sandbox());
   auto completing = context->complete(sandbox, std::string(call->body.at("text").get_string()));
   auto matches = CO_TRY(co_await std::move(completing));
@@ -162,27 +164,26 @@ asio::awaitable<Result<Reply>> complete(ApiParts parts, CallPtr call) {
 // ---- artifacts
 
 asio::awaitable<Result<Reply>> list_artifacts(ApiParts parts, CallPtr call) {
-  auto finding = find(parts, call, Access::look);
-  auto session = CO_TRY(co_await std::move(finding));
+  auto finding = parts.sessions.find_artifacts(call->caller, call->parts[0], Access::look);
+  auto artifacts = CO_TRY(co_await std::move(finding));
   json::array all;
-  for (const Artifact& artifact : CO_TRY(session->artifacts().list()))
-    all.push_back(json_of(artifact));
+  for (const Artifact& artifact : CO_TRY(artifacts->list())) all.push_back(json_of(artifact));
   co_return Reply{200, json::object{{"artifacts", std::move(all)}}, false, {}};
 }
 
 asio::awaitable<Result<Reply>> get_artifact(ApiParts parts, CallPtr call) {
-  auto finding = find(parts, call, Access::look);
-  auto session = CO_TRY(co_await std::move(finding));
-  Artifact artifact = CO_TRY(session->artifacts().find(call->parts[1]));
-  UniqueFd file = CO_TRY(session->artifacts().open(artifact.id));
+  auto finding = parts.sessions.find_artifacts(call->caller, call->parts[0], Access::look);
+  auto artifacts = CO_TRY(co_await std::move(finding));
+  Artifact artifact = CO_TRY(artifacts->find(call->parts[1]));
+  UniqueFd file = CO_TRY(artifacts->open(artifact.id));
   auto sending = send_download(call, std::move(file), artifact.name);
   co_return co_await std::move(sending);
 }
 
 asio::awaitable<Result<Reply>> remove_artifact(ApiParts parts, CallPtr call) {
-  auto finding = find(parts, call, Access::use);
-  auto session = CO_TRY(co_await std::move(finding));
-  CO_TRY(session->artifacts().remove(call->parts[1]));
+  auto finding = parts.sessions.find_artifacts(call->caller, call->parts[0], Access::use);
+  auto artifacts = CO_TRY(co_await std::move(finding));
+  CO_TRY(artifacts->remove(call->parts[1]));
   co_return Reply::none();
 }
 
@@ -272,7 +273,7 @@ std::vector<Route> interpreter_routes(const ApiParts& parts) {
                     artifacts,
                     "listArtifacts",
                     tag,
-                    "Figures and files that cells made",
+                    "Figures and files that cells made; of a gone session what was kept",
                     with(list_artifacts),
                     {{200, "The artifacts", "ArtifactList"}}});
   routes.push_back({"GET",

@@ -7,6 +7,7 @@
 #include <prometheus/text_serializer.h>
 
 #include "base/version.hpp"
+#include "session/batches.hpp"
 
 namespace asr {
 
@@ -50,7 +51,36 @@ struct Metrics::Families {
         served(prometheus::BuildGauge()
                    .Name("agent_sandbox_pool_served_total")
                    .Help("Sandboxes handed out warm and made cold")
-                   .Register(registry)) {
+                   .Register(registry)),
+        cells(prometheus::BuildGauge()
+                  .Name("agent_sandbox_cells_total")
+                  .Help("Pieces of code that interpreters have run, by how they ended")
+                  .Register(registry)),
+        interpreters(prometheus::BuildGauge()
+                         .Name("agent_sandbox_interpreters_total")
+                         .Help("Interpreters by where they came from: one that ran already, an "
+                               "image, or its file")
+                         .Register(registry)),
+        images(prometheus::BuildGauge()
+                   .Name("agent_sandbox_interpreter_images")
+                   .Help("Environments whose interpreters come from an image")
+                   .Register(registry)),
+        judged(prometheus::BuildGauge()
+                   .Name("agent_sandbox_batch_verdicts_total")
+                   .Help("Programs judged, by verdict")
+                   .Register(registry)),
+        to_judge(prometheus::BuildGauge()
+                     .Name("agent_sandbox_batch_programs")
+                     .Help("Programs that wait for their turn, and those in work")
+                     .Register(registry)),
+        builds(prometheus::BuildGauge()
+                   .Name("agent_sandbox_batch_builds_total")
+                   .Help("Programs built by a compiler, and executables that were there already")
+                   .Register(registry)),
+        retries(prometheus::BuildGauge()
+                    .Name("agent_sandbox_batch_retries_total")
+                    .Help("Programs tried again because of this server")
+                    .Register(registry)) {
     prometheus::BuildGauge()
         .Name("agent_sandbox_build_info")
         .Help("Which version this is")
@@ -67,10 +97,18 @@ struct Metrics::Families {
   prometheus::Family<prometheus::Gauge>& executions;
   prometheus::Family<prometheus::Gauge>& pool;
   prometheus::Family<prometheus::Gauge>& served;
+  prometheus::Family<prometheus::Gauge>& cells;
+  prometheus::Family<prometheus::Gauge>& interpreters;
+  prometheus::Family<prometheus::Gauge>& images;
+  prometheus::Family<prometheus::Gauge>& judged;
+  prometheus::Family<prometheus::Gauge>& to_judge;
+  prometheus::Family<prometheus::Gauge>& builds;
+  prometheus::Family<prometheus::Gauge>& retries;
 };
 
-Metrics::Metrics(const Sessions& sessions)
+Metrics::Metrics(const Sessions& sessions, const Batches* batches)
     : sessions_(sessions),
+      batches_(batches),
       registry_(std::make_shared<prometheus::Registry>()),
       families_(std::make_unique<Families>(*registry_)) {}
 
@@ -88,6 +126,22 @@ void Metrics::count_fault(std::string_view fault) {
   families_->faults.Add({{"fault", std::string(fault)}}).Increment();
 }
 
+void Metrics::collect_batches() {
+  if (!batches_) return;
+  BatchCounts counts = batches_->counts();
+  auto set = [](prometheus::Family<prometheus::Gauge>& family, const char* label,
+                std::string_view value, auto number) {
+    family.Add({{label, std::string(value)}}).Set(static_cast<double>(number));
+  };
+  for (std::size_t i = 0; i < kVerdicts; ++i)
+    set(families_->judged, "verdict", to_string(static_cast<Verdict>(i)), counts.verdicts[i]);
+  set(families_->to_judge, "state", "waiting", counts.waiting);
+  set(families_->to_judge, "state", "in_work", counts.in_work);
+  set(families_->builds, "kind", "built", counts.built);
+  set(families_->builds, "kind", "reused", counts.reused);
+  families_->retries.Add({}).Set(static_cast<double>(counts.retries));
+}
+
 std::string Metrics::text() {
   SessionCounts counts = sessions_.counts();
   auto set = [](prometheus::Family<prometheus::Gauge>& family, const char* label,
@@ -103,6 +157,13 @@ std::string Metrics::text() {
   set(families_->changes, "change", "failed", static_cast<double>(counts.failed));
   for (const auto& [status, count] : counts.command_ends)
     set(families_->executions, "status", status, static_cast<double>(count));
+  for (const auto& [status, count] : counts.cells)
+    set(families_->cells, "status", status, static_cast<double>(count));
+  WarmCounts warm = sessions_.interpreters()->counts();
+  set(families_->interpreters, "from", "ready", static_cast<double>(warm.ready));
+  set(families_->interpreters, "from", "image", static_cast<double>(warm.thawed));
+  set(families_->interpreters, "from", "file", static_cast<double>(warm.started));
+  families_->images.Add({}).Set(static_cast<double>(warm.images));
   PoolState all;
   for (const auto& [name, provider] : sessions_.providers())
     for (const PoolState& pool : provider->pools()) {
@@ -115,6 +176,7 @@ std::string Metrics::text() {
   set(families_->pool, "kind", "wanted", all.wanted);
   set(families_->served, "kind", "warm", static_cast<double>(all.served_warm));
   set(families_->served, "kind", "cold", static_cast<double>(all.served_cold));
+  collect_batches();
   return prometheus::TextSerializer().Serialize(registry_->Collect());
 }
 

@@ -16,7 +16,7 @@ namespace asr {
 
 class Metrics {
  public:
-  explicit Metrics(const Sessions& sessions);
+  Metrics(const Sessions& sessions, const class Batches* batches);
   ~Metrics();
 
   void count_request(const std::string& route, const std::string& method, unsigned status,
@@ -26,7 +26,10 @@ class Metrics {
 
  private:
   struct Families;
+  void collect_batches();
+
   const Sessions& sessions_;
+  const Batches* batches_;
   std::shared_ptr<prometheus::Registry> registry_;
   std::unique_ptr<Families> families_;
 };

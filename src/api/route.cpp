@@ -53,6 +53,14 @@ Result<std::string> Call::required(std::string_view name) const {
   return std::move(*text);
 }
 
+Result<std::optional<bool>> Call::flag(std::string_view name) const {
+  auto text = head().parameter(name);
+  if (!text) return std::optional<bool>();
+  if (*text != "true" && *text != "false")
+    return fail(Errc::invalid, "the parameter " + std::string(name) + " must be true or false");
+  return std::optional<bool>(*text == "true");
+}
+
 void Router::add(std::vector<Route> routes) {
   for (Route& route : routes) routes_.push_back(std::move(route));
 }

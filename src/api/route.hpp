@@ -29,6 +29,8 @@ struct Call {
   Result<std::int64_t> number(std::string_view name, std::int64_t standard, std::int64_t least,
                               std::int64_t most) const;
   Result<std::string> required(std::string_view name) const;
+  // true or false; nothing where it is missing.
+  Result<std::optional<bool>> flag(std::string_view name) const;
 };
 using CallPtr = std::shared_ptr<Call>;
 
@@ -74,6 +76,7 @@ struct Route {
   Needs needs = Needs::key;
   Role least = Role::viewer;
   bool body_optional = false;
+  std::size_t most_json = 0;  // of a JSON body; 0: as ApiOptions says
 };
 
 // Finds routes by method and path.

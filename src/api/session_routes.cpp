@@ -84,6 +84,8 @@ asio::awaitable<Result<Reply>> patch(ApiParts parts, CallPtr call) {
   };
   change.ttl = seconds("ttl_s");
   change.idle = seconds("idle_s");
+  if (const json::value* flag = call->body.if_contains("keep_artifacts"))
+    change.keep_artifacts = flag->get_bool();
   auto patching = parts.sessions.patch(call->caller, session, std::move(change));
   CO_TRY(co_await std::move(patching));
   co_return Reply{200, session->describe(), false, {}};
@@ -92,7 +94,8 @@ asio::awaitable<Result<Reply>> patch(ApiParts parts, CallPtr call) {
 asio::awaitable<Result<Reply>> remove(ApiParts parts, CallPtr call) {
   auto finding = find(parts, call, Access::use);
   auto session = CO_TRY(co_await std::move(finding));
-  auto removing = parts.sessions.remove(call->caller, std::move(session));
+  std::optional<bool> keep = CO_TRY(call->flag("keep_artifacts"));
+  auto removing = parts.sessions.remove(call->caller, std::move(session), keep);
   CO_TRY(co_await std::move(removing));
   co_return Reply::none();
 }
@@ -247,7 +250,7 @@ std::vector<Route> session_routes(const ApiParts& parts) {
                     "/api/sessions/{id}",
                     "changeSession",
                     tag,
-                    "Change labels or lifetime",
+                    "Change labels, lifetime, or whether artifacts are kept",
                     with(patch),
                     {{200, "The session", "Session"}},
                     "SessionPatch"});
@@ -258,7 +261,9 @@ std::vector<Route> session_routes(const ApiParts& parts) {
                 "End a session",
                 with(remove),
                 {{204, "No process of it lives"}}};
-  removal.parameters = {{"sandbox_id", "Accepted for other systems' clients, and not needed"}};
+  removal.parameters = {
+      {"keep_artifacts", "Whether what its cells made stays as long as its record", "boolean"},
+      {"sandbox_id", "Accepted for other systems' clients, and not needed"}};
   routes.push_back(std::move(removal));
   routes.push_back({"POST",
                     "/api/sessions/{id}/pause",

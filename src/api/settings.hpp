@@ -52,6 +52,13 @@ struct Settings {
   std::vector<std::string> resolvers;
   std::string network_trust;  // a PEM file
   std::uint32_t pool_size = 4;
+  bool cold_interpreters = false;
+  std::vector<std::string> interpreter_imports;
+  std::uint32_t batch_at_once = 0;  // zero: two for each processor
+  std::uint32_t batch_most_items = 10000;
+  std::uint32_t batch_most_queued = 50000;
+  std::uint64_t batch_most_memory = 256ULL << 20;
+  std::chrono::seconds batch_keep{600};
   double rate_per_key = 2000;
   double rate_per_address = 4000;
   bool webhooks_private = false;

@@ -15,12 +15,20 @@ namespace {
 
 constexpr std::array<std::string_view, 5> kNames{"debug", "info", "warning", "error", "off"};
 constexpr std::size_t kLongestValue = 2048;
+// A pipe that is ready takes this much without making anybody wait.
+constexpr std::size_t kLongestLine = PIPE_BUF;
+// Where values stop, so that what must follow them, names and marks, still fits.
+constexpr std::size_t kFull = kLongestLine - 512;
 
 // Valid in JSON and harmless on a terminal. Bytes that are no ASCII stay as they are: JSON readers
 // want UTF-8, and what is not valid there was escaped by whoever made the text.
 void append_escaped(std::string& line, std::string_view text) {
   bool cut = text.size() > kLongestValue;
   for (char c : text.substr(0, kLongestValue)) {
+    if (line.size() > kFull) {
+      cut = true;
+      break;
+    }
     auto byte = static_cast<unsigned char>(c);
     if (c == '"' || c == '\\') {
       line += '\\';
@@ -35,9 +43,6 @@ void append_escaped(std::string& line, std::string_view text) {
   }
   if (cut) line += "...";
 }
-
-// A pipe that is ready takes this much without making anybody wait.
-constexpr std::size_t kLongestLine = PIPE_BUF;
 
 bool takes_a_line(int fd) noexcept {
   pollfd ready{fd, POLLOUT, 0};
@@ -73,7 +78,7 @@ std::string format_line(LogFormat format, LogLevel level, std::int64_t unix_mill
     line += '"';
     for (const auto& [name, value] : fields) {
       line += ",\"";
-      append_escaped(line, name);
+      line += name;  // our own words
       line += "\":\"";
       append_escaped(line, value);
       line += '"';
@@ -84,7 +89,7 @@ std::string format_line(LogFormat format, LogLevel level, std::int64_t unix_mill
   append_escaped(line, message);
   for (const auto& [name, value] : fields) {
     line += ' ';
-    append_escaped(line, name);
+    line += name;
     line += '=';
     bool plain = !value.empty() && value.find(' ') == std::string::npos;
     if (!plain) line += '"';

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <limits.h>
 #include <unistd.h>
 
 namespace asr {
@@ -26,6 +27,16 @@ TEST(Log, LongValuesAreCut) {
   std::string line =
       format_line(LogFormat::text, LogLevel::info, kTime, "m", {{"a", std::string(1 << 20, 'x')}});
   EXPECT_LT(line.size(), 3000U);
+}
+
+// Cut in the middle it would be no JSON, and a reader would lose all of it.
+TEST(Log, TheLongestLineIsWhole) {
+  std::string odd(5000, '\n');
+  std::string line = format_line(LogFormat::json, LogLevel::info, kTime, odd,
+                                 {{"a", odd}, {"b", odd}, {"why", odd}, {"c", "1"}, {"d", "2"}});
+  EXPECT_LT(line.size(), static_cast<std::size_t>(PIPE_BUF));
+  EXPECT_TRUE(line.ends_with("\"}")) << line.substr(line.size() - 40);
+  EXPECT_NE(line.find("\"why\":\"...\""), std::string::npos);
 }
 
 TEST(Log, WaitsForNobody) {

@@ -21,6 +21,7 @@
 #include "engine/engine.hpp"
 #include "net/certificate.hpp"
 #include "net/http_server.hpp"
+#include "session/batches.hpp"
 #include "session/webhooks.hpp"
 #include "store/meta_records.hpp"
 #include "store/secret_box.hpp"
@@ -74,6 +75,8 @@ class Server {
   Result<void> listen();
   std::string own_url() const;
   asio::awaitable<void> begin();
+  asio::awaitable<void> fill_pool();
+  asio::awaitable<void> warm_interpreters();
   asio::awaitable<void> stop();
 
   Settings settings_;
@@ -85,6 +88,7 @@ class Server {
   std::unique_ptr<EgressDialer> dialer_;
   std::unique_ptr<Sessions> sessions_;
   std::unique_ptr<Webhooks> webhooks_;
+  std::unique_ptr<Batches> batches_;
   std::unique_ptr<Api> api_;
   std::unique_ptr<HttpServer> http_;
   std::optional<Error> failure_;
@@ -156,6 +160,7 @@ Result<void> Server::listen() {
   api.preview_domain = settings_.preview_domain;
   api.only_loopback = is_loopback(options.listen) || !settings_.hosts.empty();
   ApiParts parts{*sessions_, *store_, *keys_, log_, context_.get_executor(), webhooks_.get()};
+  parts.batches = batches_.get();
   api_ = std::make_unique<Api>(parts, std::move(api));
   http_ = TRY(HttpServer::listen(
       context_.get_executor(), std::move(options),
@@ -220,6 +225,8 @@ Result<void> Server::start() {
   sessions.most_sessions_per_key = settings_.most_sessions_per_key;
   sessions.storage = settings_.storage;
   sessions.usage_every = settings_.usage_every;
+  sessions.interpreters = {settings_.cold_interpreters, settings_.interpreter_imports,
+                           settings_.pool_size};
   sessions.volumes = {settings_.most_volume_bytes, settings_.most_volumes_per_key};
   DialerSettings dialer;
   dialer.trust = settings_.network_trust;
@@ -234,6 +241,15 @@ Result<void> Server::start() {
   webhooks.reach = settings_.webhooks_private ? Reach::anywhere : Reach::public_only;
   webhooks_ = std::make_unique<Webhooks>(context_.get_executor(), *store_, sessions_->events(),
                                          log_, webhooks);
+  BatchSettings batches;
+  batches.at_once = settings_.batch_at_once;
+  batches.most_items = settings_.batch_most_items;
+  batches.most_queued = settings_.batch_most_queued;
+  batches.most_bytes = settings_.batch_most_memory;
+  batches.keep = settings_.batch_keep;
+  batches_ = std::make_unique<Batches>(
+      context_.get_executor(), *sessions_->providers().at("native"), sessions_->interpreters(),
+      *store_, sessions_->events(), log_, batches);
   return listen();
 }
 
@@ -249,15 +265,33 @@ asio::awaitable<void> Server::begin() {
     context_.stop();
     co_return;
   }
-  if (settings_.pool_size > 0) {
-    PoolOptions pool;
-    pool.size = settings_.pool_size;
-    auto warming = engine_->warm(spec_of(Preset::standard), pool);
-    if (auto warmed = co_await std::move(warming); !warmed)
-      log_.warning("the pool could not be filled", {{"why", warmed.error().what}});
-  }
+  auto filling = fill_pool();
+  co_await std::move(filling);
   api_->set_ready(true);
   log_.info("ready", {{"url", own_url()}, {"storage", settings_.storage}});
+  auto warming = warm_interpreters();
+  co_await std::move(warming);
+}
+
+asio::awaitable<void> Server::fill_pool() {
+  if (settings_.pool_size == 0) co_return;
+  PoolOptions pool;
+  pool.size = settings_.pool_size;
+  pool.prepare = [this](std::shared_ptr<Sandbox> sandbox) {
+    return sessions_->interpreters()->make_ready(std::move(sandbox));
+  };
+  auto warming = engine_->warm(spec_of(Preset::standard), std::move(pool));
+  if (auto warmed = co_await std::move(warming); !warmed)
+    log_.warning("the pool could not be filled", {{"why", warmed.error().what}});
+}
+
+// Nobody waits for it: until it is done, interpreters are started from their files.
+asio::awaitable<void> Server::warm_interpreters() {
+  if (settings_.cold_interpreters) co_return;
+  auto preparing = sessions_->interpreters()->prepare(Environment());
+  co_await std::move(preparing);
+  auto filling = fill_pool();  // Anew: those that wait now have no interpreter.
+  co_await std::move(filling);
 }
 
 asio::awaitable<void> Server::stop() {
@@ -265,6 +299,8 @@ asio::awaitable<void> Server::stop() {
   log_.info("stopping");
   auto draining = http_->drain(settings_.stop_patience);
   co_await std::move(draining);
+  auto calling_off = batches_->stop();
+  co_await std::move(calling_off);
   auto ending =
       settings_.keep_on_stop ? sessions_->leave_all() : sessions_->end_all("the server stopped");
   co_await std::move(ending);

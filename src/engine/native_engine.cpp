@@ -144,12 +144,15 @@ void NativeEngine::log(std::string_view line) const {
 
 asio::awaitable<Result<std::shared_ptr<Sandbox>>> NativeEngine::create_cold(SandboxSpec spec) {
   CO_TRY(check(spec));
+  auto over = [] { return fail(Errc::gone, "the engine is being stopped"); };
+  if (ending_) co_return over();
   // A zygote that dies while it is asked is our misfortune, not the caller's: another one is.
   for (int tries = 0;; ++tries) {
     auto picking = pick_zygote(spec.environment);
     auto zygote = CO_TRY(co_await on_strand(strand_, std::move(picking)));
     auto launching = launch(zygote, spec);
     auto launched = co_await std::move(launching);
+    if (launched && ending_) co_return over();  // It ends with its object.
     if (launched || zygote->is_alive() || tries == 3) co_return CO_TRY(std::move(launched));
   }
 }
@@ -239,7 +242,9 @@ std::vector<std::shared_ptr<NativeSandbox>> NativeEngine::living() const {
 // ---- the end
 // -------------------------------------------------------------------------------------
 
+// From now on nothing new is made.
 asio::awaitable<void> NativeEngine::close_pools() {
+  ending_ = true;
   std::map<std::string, std::shared_ptr<Pool>> pools;
   {
     std::lock_guard lock(mutex_);

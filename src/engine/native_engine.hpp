@@ -2,6 +2,7 @@
 // lives.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -99,6 +100,7 @@ class NativeEngine final : public Engine {
   bool piped_cores_ = false;
 
   std::map<Environment, std::shared_ptr<Home>> homes_;  // on strand_
+  std::atomic<bool> ending_ = false;
   mutable std::mutex mutex_;                            // for the four below
   std::map<std::string, std::shared_ptr<Pool>> pools_;
   std::map<SandboxId, std::weak_ptr<NativeSandbox>> living_;

@@ -7,7 +7,10 @@ exec 0</dev/null
 __count=0
 __say() { printf '%s\n' "$1" >&"$__channel"; }
 
-# As JSON's strings want it. Bytes that are not text are left to the reader.
+# Only what is text: JSON has no other names.
+__text() { LC_ALL=C.UTF-8 grep -ax "$@" '.*'; }
+
+# As JSON's strings want it.
 __quote() {
   local LC_ALL=C text=$1
   text=${text//\\/\\\\} text=${text//\"/\\\"} text=${text//$'\n'/\\n} text=${text//$'\r'/\\r} text=${text//$'\t'/\\t}
@@ -19,7 +22,7 @@ __files() {
   local list='' name
   while IFS= read -r -d '' name; do
     list+="${list:+,}$(__quote "$name")"
-  done < <(find "${AGENT_SANDBOX_WORKSPACE:-/workspace}" -xdev -name .git -prune -o -type f -newerct "@$1" -print0 2>/dev/null | head -z -n 200)
+  done < <(find "${AGENT_SANDBOX_WORKSPACE:-/workspace}" -xdev -name .git -prune -o -type f -newerct "@$1" -print0 2>/dev/null | __text -z | head -z -n 200)
   printf '[%s]' "$list"
 }
 
@@ -34,7 +37,7 @@ __complete() {
   local word=${2##*[[:space:];|&(\$\"\']} list='' name
   while IFS= read -r name; do
     list+="${list:+,}$(__quote "${2%"$word"}$name")"
-  done < <(compgen -A variable -A function -A command -A file -- "$word" 2>/dev/null | sort -u | head -n 200)
+  done < <(compgen -A variable -A function -A command -A file -- "$word" 2>/dev/null | __text | sort -u | head -n 200)
   __say '{"event":"completions","id":'"$1"',"matches":['"$list"']}'
 }
 

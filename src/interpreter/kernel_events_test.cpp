@@ -56,11 +56,36 @@ TEST(Languages, AreKnownByTheirNames) {
   for (const char* name : {"python", "python3", "javascript", "js", "typescript", "bash"})
     EXPECT_NE(find_language(name), nullptr) << name;
   EXPECT_EQ(find_language("cobol"), nullptr);
-  for (const Language& language : languages()) {
-    EXPECT_FALSE(language.kernel.empty());
-    EXPECT_EQ(kernel_command(language).stdin_mode, StdinMode::both_ways);
-    EXPECT_TRUE(kernel_greeting(language).ends_with(language.kernel));
+  for (const LanguagePtr& language : languages()) {
+    EXPECT_FALSE(language->is_brought());
+    EXPECT_EQ(kernel_command(*language, nullptr).stdin_mode, StdinMode::both_ways);
+    EXPECT_TRUE(kernel_greeting(*language).ends_with(language->kernel));
   }
+}
+
+TEST(Languages, OthersMayBeBrought) {
+  for (const char* name : {"r", "c++", "objective-c", "x", "x1b", "b2_"}) {
+    LanguagePtr language = possible_language(name);
+    ASSERT_NE(language, nullptr) << name;
+    EXPECT_EQ(language->name, name);
+    EXPECT_TRUE(language->is_brought());
+    Command command = kernel_command(*language, nullptr);
+    EXPECT_EQ(command.argv, std::vector<std::string>{std::string(kKernelFolder) + name});
+    EXPECT_EQ(command.stdin_mode, StdinMode::both_ways);
+  }
+  EXPECT_NE(possible_language(std::string(32, 'a')), nullptr);
+  for (const char* name : {"python", "sh", "node"})
+    EXPECT_EQ(possible_language(name), find_language(name)) << "ours are ours";
+}
+
+TEST(Languages, NamesThatLeadElsewhereAreNone) {
+  for (const char* name : {"", ".", "..", "../x", "a/b", "/bin/sh", "R", "rR", "1c", "+", "-c",
+                           "a b", "a:b", "a.b", "a\nb", "\xc3\xa9"})
+    EXPECT_EQ(possible_language(name), nullptr) << name;
+  EXPECT_EQ(possible_language(std::string(33, 'a')), nullptr);
+  EXPECT_EQ(possible_language(std::string_view("a\0b", 3)), nullptr);
+  // What names a context names no language.
+  for (const char* name : {"x1", "x007"}) EXPECT_EQ(possible_language(name), nullptr) << name;
 }
 
 }  // namespace

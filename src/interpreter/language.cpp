@@ -10,6 +10,8 @@ namespace asr {
 
 namespace {
 
+constexpr std::size_t kLongestName = 32;
+
 // Each reads a line with a number, then so many bytes, and runs them: a kernel need not lie in a
 // file that the sandbox could change.
 constexpr std::string_view kPython =
@@ -38,47 +40,76 @@ std::string_view text_between(const char* begin, const char* end) {
   return {begin, static_cast<std::size_t>(end - begin)};
 }
 
+LanguagePtr make(Language language) {
+  return std::make_shared<const Language>(std::move(language));
+}
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_small_letter(char c) { return c >= 'a' && c <= 'z'; }
+
+bool may_be_a_name(std::string_view name) {
+  if (name.empty() || name.size() > kLongestName || !is_small_letter(name[0])) return false;
+  auto fits = [](char c) {
+    return is_small_letter(c) || is_digit(c) || c == '_' || c == '+' || c == '-';
+  };
+  if (!std::all_of(name.begin(), name.end(), fits)) return false;
+  // Contexts that somebody made are called so.
+  return name[0] != 'x' || name.size() == 1 || !std::all_of(name.begin() + 1, name.end(), is_digit);
+}
+
 }  // namespace
 
-const std::vector<Language>& languages() {
+const std::vector<LanguagePtr>& languages() {
   static const std::string_view node = text_between(asr_node_kernel_begin, asr_node_kernel_end);
-  static const std::vector<Language> all{
-      {"python",
-       {"python3", "py", "ipython"},
-       "python3",
-       {"python3", "-c", kPython},
-       text_between(asr_python_kernel_begin, asr_python_kernel_end)},
-      {"javascript",
-       {"js", "node", "nodejs"},
-       "node",
-       {"node", "--expose-internals", "--no-warnings", "-e", kNode},
-       node},
-      {"typescript",
-       {"ts"},
-       "node",
-       {"node", "--expose-internals", "--no-warnings", "-e", kNode, "--", "--typescript"},
-       node},
-      {"bash",
-       {"sh", "shell"},
-       "bash",
-       {"bash", "--norc", "--noprofile", "-c", kBash},
-       text_between(asr_bash_kernel_begin, asr_bash_kernel_end)},
+  static const std::vector<LanguagePtr> all{
+      make({"python",
+            {"python3", "py", "ipython"},
+            "python3",
+            {"python3", "-c", std::string(kPython)},
+            text_between(asr_python_kernel_begin, asr_python_kernel_end)}),
+      make({"javascript",
+            {"js", "node", "nodejs"},
+            "node",
+            {"node", "--expose-internals", "--no-warnings", "-e", std::string(kNode)},
+            node}),
+      make({"typescript",
+            {"ts"},
+            "node",
+            {"node", "--expose-internals", "--no-warnings", "-e", std::string(kNode), "--",
+             "--typescript"},
+            node}),
+      make({"bash",
+            {"sh", "shell"},
+            "bash",
+            {"bash", "--norc", "--noprofile", "-c", std::string(kBash)},
+            text_between(asr_bash_kernel_begin, asr_bash_kernel_end)}),
   };
   return all;
 }
 
-const Language* find_language(std::string_view name) {
-  for (const Language& language : languages()) {
-    const auto& others = language.aliases;
-    if (language.name == name || std::find(others.begin(), others.end(), name) != others.end())
-      return &language;
+LanguagePtr find_language(std::string_view name) {
+  for (const LanguagePtr& language : languages()) {
+    const auto& others = language->aliases;
+    if (language->name == name || std::find(others.begin(), others.end(), name) != others.end())
+      return language;
   }
   return nullptr;
 }
 
-Command kernel_command(const Language& language) {
+LanguagePtr possible_language(std::string_view name) {
+  if (LanguagePtr ours = find_language(name)) return ours;
+  if (!may_be_a_name(name)) return nullptr;
+  std::string program = std::string(kKernelFolder) + std::string(name);
+  return make({std::string(name), {}, program, {program}, {}});
+}
+
+Command kernel_command(const Language& language, std::shared_ptr<const FrozenProgram> frozen) {
   Command command;
-  for (std::string_view word : language.argv) command.argv.emplace_back(word);
+  if (frozen)
+    command.argv = {language.program, "--kernel"};
+  else
+    command.argv = language.argv;
+  command.frozen = std::move(frozen);
   command.stdin_mode = StdinMode::both_ways;
   // Cells have limits; what runs them has none.
   command.wall_time = command.cpu_time = std::chrono::milliseconds(0);

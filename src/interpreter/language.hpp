@@ -1,6 +1,7 @@
 // The languages that sessions speak, and how an interpreter of each is started.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,20 +11,32 @@
 namespace asr {
 
 struct Language {
-  std::string_view name;
-  std::vector<std::string_view> aliases;
-  std::string_view program;  // what runs it, and must be there
+  std::string name;
+  std::vector<std::string> aliases;
+  std::string program;  // what runs it, and must be there
   // What reads the kernel from its input and becomes it.
-  std::vector<std::string_view> argv;
-  std::string_view kernel;
+  std::vector<std::string> argv;
+  std::string_view kernel;  // a part of this program; empty: the environment brings the whole
+
+  bool is_brought() const noexcept { return kernel.empty(); }
 };
+using LanguagePtr = std::shared_ptr<const Language>;
 
-// By its name or another one it is known by; nothing for a language that nobody has taught us.
-const Language* find_language(std::string_view name);
-const std::vector<Language>& languages();
+// One of ours, by its name or another one it is known by; nothing for a language that nobody has
+// taught us.
+LanguagePtr find_language(std::string_view name);
+const std::vector<LanguagePtr>& languages();
 
-// What to start, with stdin going both ways; and what to say to it first.
-Command kernel_command(const Language& language);
+// Where an environment has its interpreters of other languages, each under its language's name.
+inline constexpr std::string_view kKernelFolder = "/usr/local/lib/agent-sandbox/kernels/";
+
+// One of ours, or else one that an environment may bring: whether it does is another question.
+// Nothing for a name that none may have, as it becomes a part of a path and names a context.
+LanguagePtr possible_language(std::string_view name);
+
+// What to start, with stdin going both ways; and what to say to it first, unless it was frozen
+// after that or is brought by the environment.
+Command kernel_command(const Language& language, std::shared_ptr<const FrozenProgram> frozen);
 std::string kernel_greeting(const Language& language);
 
 }  // namespace asr

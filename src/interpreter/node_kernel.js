@@ -17,12 +17,20 @@ const acorn = require('internal/deps/acorn/acorn/dist/acorn');
 
 const mostFiles = 200;  // that a cell made and are named in its answer
 const mostEntries = 20000;  // of the workspace that are looked at
+const mostShown = 16 << 20;  // of one value, in all its forms
+const mostOfACell = 48 << 20;
+const mostLevels = 50;  // of JSON
 const workspace = process.env.AGENT_SANDBOX_WORKSPACE || '/workspace';
 const typescript = process.argv.includes('--typescript');
 
 const channel = new net.Socket({ fd: 0, readable: true, writable: true });
 const write = channel.write.bind(channel);
-const encode = JSON.stringify;
+const stringify = JSON.stringify;
+
+// Halves of letters are not text, and nobody would read the line.
+function encode(value) {
+  return stringify(value).replace(/\\\\|\\ud[89a-f][0-9a-f]{2}/g, (found) => (found === '\\\\' ? found : '\\ufffd'));
+}
 
 function say(event, fields) {
   write(encode({ event, ...fields }) + '\n');
@@ -38,8 +46,33 @@ function textOf(value) {
   return util.inspect(value, { depth: 6, maxArrayLength: 1000, maxStringLength: 1 << 20 });
 }
 
+function isDeeper(value, levels) {
+  if (value === null || typeof value !== 'object') return false;
+  return levels === 0 || Object.values(value).some((each) => isDeeper(each, levels - 1));
+}
+
+// Shows it, without what is too large to be told, which is named instead.
+function show(bundle, main) {
+  if (!current) return;
+  const kept = {}, leftOut = [];
+  let size = 0;
+  for (const [mime, value] of Object.entries(bundle)) {
+    const length = typeof value === 'string' ? value.length : (stringify(value) ?? '').length;
+    if (size + length > Math.min(mostShown, current.room)) {
+      leftOut.push(mime);
+    } else if (!isDeeper(value, mostLevels)) {
+      kept[mime] = value;
+      size += length;
+    }
+  }
+  if (leftOut.length)
+    kept['text/plain'] = `${(kept['text/plain'] ?? '').slice(0, 1000)}\n(too large to be shown: ${leftOut.join(', ')})`.trimStart();
+  current.room -= size;
+  say('result', { id: current.id, main, data: kept });
+}
+
 function bundleOf(value) {
-  const bundle = { 'text/plain': typeof value === 'string' ? util.inspect(value) : textOf(value) };
+  const bundle = { 'text/plain': textOf(value) };
   if (value === null || typeof value !== 'object') return bundle;
   const draw = value[Symbol.for('Jupyter.display')];
   if (typeof draw === 'function') {
@@ -48,16 +81,16 @@ function bundleOf(value) {
   if (Buffer.isBuffer(value) && value.subarray(1, 4).toString() === 'PNG') bundle['image/png'] = value.toString('base64');
   const proto = Object.getPrototypeOf(value);
   if (Array.isArray(value) || proto === null || proto?.constructor?.name === 'Object') {
-    try { bundle['application/json'] = JSON.parse(JSON.stringify(value)); } catch { /* a cycle */ }
+    try { bundle['application/json'] = JSON.parse(stringify(value)); } catch { /* a cycle */ }
   }
   return bundle;
 }
 
 function display(...values) {
-  for (const value of values) if (current) say('result', { id: current.id, main: false, data: bundleOf(value) });
+  for (const value of values) show(bundleOf(value), false);
 }
 
-const shown = (mime) => (text) => { if (current) say('result', { id: current.id, main: false, data: { [mime]: text } }); };
+const shown = (mime) => (text) => show({ [mime]: text }, false);
 display.html = shown('text/html');
 display.markdown = shown('text/markdown');
 display.svg = shown('image/svg+xml');
@@ -73,10 +106,10 @@ function input(prompt = '') {
 function stripTypes(code) {
   const module = require('node:module');
   if (typeof module.stripTypeScriptTypes === 'function') return module.stripTypeScriptTypes(code, { mode: 'transform' });
-  const places = [workspace + '/', '/usr/share/nodejs/', '/usr/lib/node_modules/', '/usr/local/lib/node_modules/'];
+  const places = ['', '/usr/share/nodejs/', '/usr/lib/node_modules/', '/usr/local/lib/node_modules/'];
   for (const place of places) {
     let compiler;
-    try { compiler = createRequire(place)('typescript'); } catch { continue; }
+    try { compiler = createRequire(workspace + '/')(place + 'typescript'); } catch { continue; }
     const options = { target: compiler.ScriptTarget.ES2022, module: compiler.ModuleKind.ESNext, isolatedModules: true };
     const made = compiler.transpileModule(code, { compilerOptions: options, reportDiagnostics: true });
     const wrong = (made.diagnostics || [])[0];
@@ -203,7 +236,7 @@ function report(id, problem) {
 async function execute(id, code) {
   count += 1;
   const began = Date.now();
-  const interrupted = new Promise((_, reject) => { current = { id, interrupt: reject }; });
+  const interrupted = new Promise((_, reject) => { current = { id, interrupt: reject, room: mostOfACell }; });
   interrupted.catch(() => {});
   try {
     const { text } = scriptOf(typescript ? stripTypes(code) : code);
@@ -214,7 +247,7 @@ async function execute(id, code) {
     if (util.types.isPromise(value)) value = await Promise.race([value, interrupted]);
     if (value !== undefined) {
       globalThis._ = value;
-      say('result', { id, main: true, data: bundleOf(value) });
+      show(bundleOf(value), true);
     }
   } catch (problem) {
     if (problem?.code === 'ERR_SCRIPT_EXECUTION_INTERRUPTED')

@@ -5,6 +5,11 @@ answers go as one JSON object per line. What programs print goes to descriptors 
 
 Runs in the same process as the program, which can do to it what it likes: whoever reads the answers believes nothing.
 """
+import sys
+
+# What lies in the workspace is for programs to import, not for us; prepare() gives it its place back.
+sys.path[:] = [place for place in sys.path if place]
+
 import ast
 import asyncio
 import base64
@@ -19,7 +24,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import time
 import traceback
 import types
@@ -27,6 +31,9 @@ import types
 MOST_FILES = 200  # that a cell made and are named in its answer
 MOST_ENTRIES = 20_000  # of the workspace that are looked at
 MOST_REPR = 1 << 20
+MOST_SHOWN = 16 << 20  # of one value, in all its forms
+MOST_OF_A_CELL = 48 << 20
+MOST_LEVELS = 50  # of JSON
 CHART = "application/vnd.agent-sandbox.chart+json"
 DATA = "application/vnd.agent-sandbox.data+json"
 
@@ -46,13 +53,23 @@ class Channel:
         # Out of the way of programs, and closed in those they start.
         self.descriptor = os.dup(descriptor)
         self.reader = os.fdopen(self.descriptor, "rb", 65536, closefd=False)
-        self.encode = json.JSONEncoder(allow_nan=False, default=str).encode
+        self.encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=str).encode
+        self.process = os.getpid
         self.owner = os.getpid()
         self.write = os.write
 
+    def move(self, descriptor):
+        """Goes on with another one, in another process."""
+        os.dup2(descriptor, self.descriptor, inheritable=False)
+        self.owner = os.getpid()
+
+    def is_ours(self):
+        """Not in a child of the program: what that has to say it prints."""
+        return self.process() == self.owner
+
     def say(self, event, **fields):
-        if os.getpid() != self.owner:
-            return  # a child of the program: what it has to say it prints
+        if not self.is_ours():
+            return
         data = (self.encode({"event": event, **fields}) + "\n").encode("utf-8", "replace")
         while data:
             data = data[self.write(self.descriptor, data):]
@@ -71,7 +88,7 @@ class Cell:
 
     def __init__(self, number):
         self.number = number
-        self.shown = set()
+        self.room = MOST_OF_A_CELL
 
 
 # ---- pictures of values
@@ -85,12 +102,46 @@ def text_of(value):
     return text if len(text) <= MOST_REPR else text[:MOST_REPR] + "…"
 
 
-def as_value(mime, data):
+def whole_number(digits):
+    if len(digits) > 300:
+        raise ValueError("no reader takes such numbers")
+    return int(digits)
+
+
+def is_deeper(value, levels):
+    within = value.values() if isinstance(value, dict) else value
+    return levels == 0 or any(is_deeper(each, levels - 1) for each in within if isinstance(each, (dict, list)))
+
+
+def as_json(value):
+    """As every reader of JSON takes it; ValueError, TypeError or RecursionError if there is no such thing."""
+    value = json.loads(json.dumps(value, allow_nan=False), parse_int=whole_number)
+    if isinstance(value, (dict, list)) and is_deeper(value, MOST_LEVELS):
+        raise ValueError("too many levels")
+    return value
+
+
+def as_value(data):
     if isinstance(data, tuple):  # (data, metadata)
         data = data[0]
     if isinstance(data, (bytes, bytearray)):
         return base64.b64encode(data).decode()
-    return data
+    return data if isinstance(data, str) else as_json(data)
+
+
+def fitting(bundle, room):
+    """Without what is too large to be told, which is named instead; and how large the rest is."""
+    kept, size, left_out = {}, 0, []
+    for mime, value in bundle.items():
+        length = len(value) if isinstance(value, str) else len(json.dumps(value))
+        if size + length > min(MOST_SHOWN, room):
+            left_out.append(mime)
+        else:
+            kept[mime] = value
+            size += length
+    if left_out:
+        kept["text/plain"] = f"{kept.get('text/plain', '')[:1000]}\n(too large to be shown: {', '.join(left_out)})".lstrip()
+    return kept, size
 
 
 def bundle_of(value):
@@ -103,7 +154,7 @@ def bundle_of(value):
         try:
             made = whole(include=None, exclude=None)
             made = made[0] if isinstance(made, tuple) else made
-            bundle.update({mime: as_value(mime, data) for mime, data in (made or {}).items()})
+            bundle.update({mime: as_value(data) for mime, data in (made or {}).items()})
         except Exception:  # noqa: BLE001
             pass
     for name, mime in REPRESENTATIONS.items():
@@ -112,13 +163,13 @@ def bundle_of(value):
             continue
         try:
             data = method()
+            if data is not None:
+                bundle[mime] = as_value(data)
         except Exception:  # noqa: BLE001
             continue
-        if data is not None:
-            bundle[mime] = as_value(mime, data)
     if isinstance(value, (dict, list)) and "application/json" not in bundle:
         try:
-            bundle["application/json"] = json.loads(json.dumps(value, allow_nan=False))
+            bundle["application/json"] = as_json(value)
         except (TypeError, ValueError, RecursionError):
             pass
     if type(value).__module__.startswith("pandas.") and hasattr(value, "to_dict"):
@@ -323,11 +374,21 @@ class Kernel:
         self.told = {}  # files that were named before, and when they had changed
         self.loop = None
         self.workspace = os.environ.get("AGENT_SANDBOX_WORKSPACE", "/workspace")
+        self.replaced = builtins.input
         builtins.input = self.input
         builtins.display = self.display
         sys.displayhook = self.displayhook
         os.environ.setdefault("MPLBACKEND", "agg")
-        sys.meta_path.insert(0, WhenImported("matplotlib.pyplot", self.take_over_pyplot))
+        self.hook = WhenImported("matplotlib.pyplot", self.take_over_pyplot)
+        sys.meta_path.insert(0, self.hook)
+
+    def step_aside(self):
+        """Leaves the process to a program that knows nothing of cells."""
+        builtins.input, sys.displayhook = self.replaced, sys.__displayhook__
+        del builtins.display
+        sys.path.remove("")
+        if self.hook in sys.meta_path:
+            sys.meta_path.remove(self.hook)
 
     # ---- what programs call
 
@@ -337,8 +398,11 @@ class Kernel:
 
     def show(self, bundle, main):
         self.flush()
-        if self.cell:
-            self.channel.say("result", id=self.cell.number, main=main, data=bundle)
+        cell = self.cell
+        if cell:
+            bundle, size = fitting(bundle, cell.room)
+            cell.room -= size
+            self.channel.say("result", id=cell.number, main=main, data=bundle)
 
     def displayhook(self, value):
         if value is None:
@@ -352,7 +416,7 @@ class Kernel:
 
     def input(self, prompt="", password=False):
         self.flush()
-        if not self.cell or os.getpid() != self.channel.owner:
+        if not self.cell or not self.channel.is_ours():
             raise EOFError("nobody is there to answer")
         self.channel.say("input", id=self.cell.number, prompt=str(prompt), password=password)
         heard = self.channel.hear()
@@ -376,7 +440,12 @@ class Kernel:
         if name in ("pip", "conda"):
             self.flush()
             import shlex
-            done = subprocess.run([sys.executable, "-m", "pip", *shlex.split(rest)], stdin=subprocess.DEVNULL, check=False)
+            import site
+            # Distributions guard their own folders against pip; here it breaks nothing but this session's.
+            done = subprocess.run([sys.executable, "-m", "pip", *shlex.split(rest)], stdin=subprocess.DEVNULL, check=False,
+                                  env={**os.environ, "PIP_BREAK_SYSTEM_PACKAGES": "1"})
+            if os.path.isdir(site.getusersitepackages()) and site.getusersitepackages() not in sys.path:
+                site.addsitedir(site.getusersitepackages())  # It is new.
             importlib.invalidate_caches()
             if done.returncode:
                 raise RuntimeError(f"pip ended with {done.returncode}")
@@ -523,6 +592,8 @@ class Kernel:
             except KeyboardInterrupt:
                 continue
         self.cell = None
+        if not self.channel.is_ours():
+            os._exit(0)  # A fork that came back: there is one interpreter, and it is the parent.
 
     def report(self, number, problem):
         for patience in range(3):
@@ -534,7 +605,9 @@ class Kernel:
                 try:
                     lines = traceback.format_exception(type(problem), problem, trace)
                     value = str(problem)
-                except Exception:  # noqa: BLE001  the program's own __str__
+                except KeyboardInterrupt:
+                    raise
+                except BaseException:  # noqa: BLE001  the program's own __str__
                     lines, value = [f"{type(problem).__name__}\n"], ""
                 self.channel.say("error", id=number, name=type(problem).__name__, value=value[:MOST_REPR],
                                  traceback="".join(lines)[-MOST_REPR:])
@@ -598,18 +671,24 @@ class Kernel:
                 continue  # It was meant for a cell that had ended.
 
 
-def begin():
-    channel = Channel(0)
+def close_input():
+    """Programs read nothing from the descriptor that was ours."""
     nothing = os.open("/dev/null", os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
+
+
+def prepare():
+    channel = Channel(0)
+    close_input()
     sys.stdin = open(0, encoding="utf-8", closefd=False)
     for name, number in (("stdout", 1), ("stderr", 2)):
         setattr(sys, name, open(number, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False))
     sys.argv = [""]
     sys.path.insert(0, "")
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    Kernel(channel).serve()
+    return Kernel(channel)
 
 
-begin()
+if __name__ == "kernel":
+    prepare().serve()

@@ -177,6 +177,11 @@ Result<std::vector<Artifact>> Artifacts::list() {
   return all;
 }
 
+std::uint64_t Artifacts::bytes() {
+  (void)load();
+  return bytes_;
+}
+
 Result<Artifact> Artifacts::find(const std::string& id) {
   TRY(load());
   auto found = all_.find(id);

@@ -29,6 +29,8 @@ class Artifacts {
   static constexpr std::uint64_t kLargest = 64 << 20;
   static constexpr std::uint64_t kMostBytes = 256 << 20;  // of one session
   static constexpr std::size_t kMost = 500;               // likewise
+  // Of all sessions of one owner that are gone.
+  static constexpr std::int64_t kMostKeptBytes = std::int64_t{2} << 30;
 
   // Nothing is made before something is kept.
   explicit Artifacts(std::filesystem::path folder) : folder_(std::move(folder)) {}
@@ -38,6 +40,7 @@ class Artifacts {
   Result<Artifact> keep_bytes(std::string name, std::string mime, std::string_view data);
 
   Result<std::vector<Artifact>> list();
+  std::uint64_t bytes();  // of all of them
   Result<Artifact> find(const std::string& id);
   Result<UniqueFd> open(const std::string& id);
   Result<void> remove(const std::string& id);

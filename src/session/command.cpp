@@ -35,6 +35,8 @@ std::optional<Fault> fault_of(const ExitStatus& status) {
   }
 }
 
+}  // namespace
+
 json::object usage_of(const ExitStatus& status) {
   return {{"wall_ms", millis(status.wall)},
           {"cpu_user_ms", millis(status.cpu_user)},
@@ -42,8 +44,6 @@ json::object usage_of(const ExitStatus& status) {
           {"max_rss_bytes", status.max_rss_bytes},
           {"oom_kills", status.oom_kills}};
 }
-
-}  // namespace
 
 std::string_view status_word(EndReason reason) noexcept {
   switch (reason) {

@@ -94,5 +94,7 @@ class SessionCommand : public std::enable_shared_from_this<SessionCommand> {
 
 // exited, signaled, timeout, out_of_memory, output_limit or refused.
 std::string_view status_word(EndReason reason) noexcept;
+// What a program used, as the API tells it.
+json::object usage_of(const ExitStatus& status);
 
 }  // namespace asr

@@ -16,7 +16,6 @@ namespace {
 
 constexpr std::size_t kMostOutput = 4 << 20;    // of one cell
 constexpr std::size_t kMostResults = 64 << 20;  // likewise
-constexpr auto kStartWithin = 60s;
 constexpr auto kLookForPause = 500ms;
 constexpr auto kCompleteWithin = 10s;
 constexpr auto kStopWithin = 2s;  // An interpreter that does not let go of a cell is replaced.
@@ -47,6 +46,17 @@ std::optional<json::object> bundle_in(const KernelEvent& event) {
   return bundle;
 }
 
+// The names that were asked for, once they are there; what else is said is of no interest.
+Result<std::optional<KernelEvent>> answer_in(KernelEvents& events, std::string_view bytes,
+                                             std::uint64_t number) {
+  TRY(events.feed(bytes));
+  for (;;) {
+    auto event = TRY(events.next());
+    if (!event || (event->kind == KernelEvent::Kind::completions && event->id == number))
+      return event;
+  }
+}
+
 }  // namespace
 
 std::string_view CellAnswer::status() const noexcept {
@@ -56,18 +66,19 @@ std::string_view CellAnswer::status() const noexcept {
   return error ? "error" : "ok";
 }
 
-Context::Context(asio::any_io_executor executor, std::string id, const Language& language,
-                 std::string cwd, std::map<std::string, std::string> env)
-    : executor_(std::move(executor)),
+Context::Context(Home home, std::string id, LanguagePtr language, std::string cwd,
+                 std::map<std::string, std::string> env)
+    : executor_(std::move(home.executor)),
+      interpreters_(std::move(home.interpreters)),
       id_(std::move(id)),
-      language_(language),
+      language_(std::move(language)),
       cwd_(std::move(cwd)),
       env_(std::move(env)),
       changed_(executor_) {}
 
-Context::Context(asio::any_io_executor executor, std::string id, const Language& language,
+Context::Context(Home home, std::string id, LanguagePtr language,
                  std::shared_ptr<Execution> process)
-    : Context(std::move(executor), std::move(id), language, "", {}) {
+    : Context(std::move(home), std::move(id), std::move(language), "", {}) {
   process_ = std::move(process);
   had_one_ = true;
   // Of cells that an earlier server asked for nobody wants to hear any more.
@@ -80,67 +91,21 @@ asio::awaitable<void> Context::take_turn() {
 }
 
 asio::awaitable<Result<void>> Context::start(std::shared_ptr<Sandbox> sandbox) {
-  Command command = kernel_command(language_);
-  command.env = env_;
-  command.cwd = cwd_;
-  auto starting = sandbox->start(std::move(command));
-  process_ = std::shared_ptr<Execution>(CO_TRY(co_await std::move(starting)));
-  events_ = KernelEvents();
+  KernelStart how;
+  how.language = language_;
+  how.env = env_;
+  how.cwd = cwd_;
+  auto starting = interpreters_->start(std::move(sandbox), std::move(how));
+  KernelProcess kernel = CO_TRY(co_await std::move(starting));
+  process_ = std::move(kernel.process);
+  events_ = std::move(kernel.events);
+  version_ = std::move(kernel.version);
   count_ = 0;
-  auto greeting = process_->write_stdin(kernel_greeting(language_));
-  if (auto greeted = co_await std::move(greeting); greeted) {
-    auto waiting = wait_until_ready();
-    if (auto ready = co_await std::move(waiting); ready) {
-      // Where sandboxes end with the server there is nothing to be done about it.
-      auto keeping = process_->keep("i:" + std::string(language_.name) + ":" + id_);
-      (void)co_await std::move(keeping);
-      had_one_ = true;
-      co_return Result<void>();
-    } else if (ready.error().code != Errc::not_found) {
-      auto killing = kill(std::exchange(process_, nullptr));
-      co_await std::move(killing);
-      co_return fail(ready.error());
-    }
-  }
-  auto waiting = process_->wait();
-  auto status = co_await std::move(waiting);
-  process_.reset();
-  if (status && status->reason == EndReason::not_started)
-    co_return fail(Errc::unsupported,
-                   "this environment has no " + std::string(language_.program) + ", which runs " +
-                       std::string(language_.name),
-                   "choose an environment that brings it");
-  if (status && status->reason == EndReason::out_of_memory)
-    co_return fail(Errc::exhausted, "the interpreter does not fit into the session's memory",
-                   "give the session a larger memory limit");
-  co_return fail(Errc::internal, "the interpreter ended before it was ready");
-}
-
-// Whoever says nothing until then is ended, unless the timer is.
-void Context::end_when_late(asio::steady_timer& patience, std::shared_ptr<Execution> process) {
-  patience.async_wait([process, executor = executor_](boost::system::error_code ec) {
-    if (!ec) asio::co_spawn(executor, kill(process), asio::detached);
-  });
-}
-
-// Errc::not_found if it ended before.
-asio::awaitable<Result<void>> Context::wait_until_ready() {
-  auto process = process_;
-  asio::steady_timer patience(executor_, kStartWithin);
-  end_when_late(patience, process);
-  for (;;) {
-    auto reading = process->read();
-    auto chunk = CO_TRY(co_await std::move(reading));
-    if (!chunk && patience.expiry() <= Clock::now())
-      co_return fail(Errc::timeout, "the interpreter does not get ready");
-    if (!chunk) co_return fail(Errc::not_found, "it ended");
-    if (chunk->stream != Stream::reply) continue;
-    CO_TRY(events_.feed(chunk->data));
-    auto event = CO_TRY(events_.next());
-    if (!event) continue;
-    version_ = text_at(event->fields, "version").substr(0, 100);
-    co_return Result<void>();
-  }
+  // Where sandboxes end with the server there is nothing to be done about it.
+  auto keeping = process_->keep("i:" + language_->name + ":" + id_);
+  (void)co_await std::move(keeping);
+  had_one_ = true;
+  co_return Result<void>();
 }
 
 // An interpreter that has died since the last cell is replaced, once.
@@ -398,10 +363,14 @@ asio::awaitable<Result<std::vector<std::string>>> Context::complete(
       co_return matches;
     }
     if (chunk->stream != Stream::reply) continue;
-    CO_TRY(events_.feed(chunk->data));
-    auto event = CO_TRY(events_.next());
-    if (!event || event->kind != KernelEvent::Kind::completions || event->id != number) continue;
-    const json::value* found = event->fields.if_contains("matches");
+    auto event = answer_in(events_, chunk->data, number);
+    if (!event) {  // It talks nonsense: there is nobody left to ask.
+      auto killing = kill(std::exchange(process_, nullptr));
+      co_await std::move(killing);
+      co_return matches;
+    }
+    if (!*event) continue;
+    const json::value* found = (*event)->fields.if_contains("matches");
     if (found && found->is_array())
       for (const json::value& match : found->get_array())
         if (match.is_string()) matches.emplace_back(match.get_string());
@@ -429,7 +398,7 @@ void Context::close() {
 
 json::object Context::describe() const {
   return {{"context_id", id_},
-          {"language", language_.name},
+          {"language", language_->name},
           {"cwd", cwd_.empty() ? "/workspace" : cwd_},
           {"version", version_.empty() ? json::value(nullptr) : json::value(version_)},
           {"state", running_ != 0 ? "busy"

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "engine/sandbox.hpp"
-#include "interpreter/kernel_events.hpp"
-#include "interpreter/language.hpp"
+#include "interpreter/kernel_process.hpp"
 #include "session/bell.hpp"
+#include "session/warm_interpreters.hpp"
 
 namespace asr {
 
@@ -49,14 +49,19 @@ class Context : public std::enable_shared_from_this<Context> {
   // Hears what a cell gives while it runs: "stdout", "stderr", "result", "error" or "input".
   using Listen = std::function<void(std::string_view kind, const json::object& what)>;
 
-  Context(asio::any_io_executor executor, std::string id, const Language& language, std::string cwd,
+  // What every one of a session is made with.
+  struct Home {
+    asio::any_io_executor executor;
+    std::shared_ptr<WarmInterpreters> interpreters;
+  };
+
+  Context(Home home, std::string id, LanguagePtr language, std::string cwd,
           std::map<std::string, std::string> env);
   // One that lives on from before this server.
-  Context(asio::any_io_executor executor, std::string id, const Language& language,
-          std::shared_ptr<Execution> process);
+  Context(Home home, std::string id, LanguagePtr language, std::shared_ptr<Execution> process);
 
   const std::string& id() const noexcept { return id_; }
-  const Language& language() const noexcept { return language_; }
+  const Language& language() const noexcept { return *language_; }
   bool is_busy() const noexcept { return running_ != 0; }
 
   // An error only if there is no interpreter to be had; what is wrong with the code is in the
@@ -87,8 +92,6 @@ class Context : public std::enable_shared_from_this<Context> {
   using TurnPtr = std::shared_ptr<Turn>;
 
   asio::awaitable<Result<void>> start(std::shared_ptr<Sandbox> sandbox);
-  void end_when_late(asio::steady_timer& patience, std::shared_ptr<Execution> process);
-  asio::awaitable<Result<void>> wait_until_ready();
   asio::awaitable<Result<void>> send_cell(std::shared_ptr<Sandbox> sandbox, TurnPtr turn);
   asio::awaitable<void> attend(TurnPtr turn);
   asio::awaitable<Heard> hear(TurnPtr turn, KernelEvent event);
@@ -102,8 +105,9 @@ class Context : public std::enable_shared_from_this<Context> {
   asio::awaitable<void> take_turn();
 
   asio::any_io_executor executor_;
+  std::shared_ptr<WarmInterpreters> interpreters_;
   std::string id_;
-  const Language& language_;
+  LanguagePtr language_;
   std::string cwd_;
   std::map<std::string, std::string> env_;
   std::string version_;

@@ -2,20 +2,9 @@
 
 #include <algorithm>
 
+#include "interpreter/language_in.hpp"
+
 namespace asr {
-
-namespace {
-
-Result<const Language*> known_language(std::string_view name) {
-  if (const Language* language = find_language(name)) return language;
-  std::string names;
-  for (const Language& language : languages())
-    names += (names.empty() ? "" : ", ") + std::string(language.name);
-  return fail(Errc::invalid, "there is no interpreter for \"" + std::string(name) + "\"",
-              "the languages are " + names);
-}
-
-}  // namespace
 
 Result<std::shared_ptr<Context>> Contexts::add(std::shared_ptr<Context> context) {
   if (contexts_.size() >= kMost)
@@ -25,12 +14,13 @@ Result<std::shared_ptr<Context>> Contexts::add(std::shared_ptr<Context> context)
   return context;
 }
 
-Result<std::shared_ptr<Context>> Contexts::make(std::string_view language, std::string cwd,
-                                                std::map<std::string, std::string> env) {
-  const Language* known = TRY(known_language(language));
+asio::awaitable<Result<std::shared_ptr<Context>>> Contexts::make(Place place, std::string language,
+                                                                 std::string cwd) {
+  auto looking = language_in(std::move(place.sandbox), std::move(language));
+  LanguagePtr known = CO_TRY(co_await std::move(looking));
   std::string id = "x" + std::to_string(++last_);
-  return add(
-      std::make_shared<Context>(executor_, std::move(id), *known, std::move(cwd), std::move(env)));
+  co_return add(std::make_shared<Context>(home_, std::move(id), std::move(known), std::move(cwd),
+                                          std::move(place.env)));
 }
 
 Result<std::shared_ptr<Context>> Contexts::find(std::string_view id) const {
@@ -41,18 +31,29 @@ Result<std::shared_ptr<Context>> Contexts::find(std::string_view id) const {
   return found->second;
 }
 
-Result<std::shared_ptr<Context>> Contexts::find(std::string_view id, std::string_view language,
-                                                const std::map<std::string, std::string>& env) {
+asio::awaitable<Result<std::shared_ptr<Context>>> Contexts::find(Place place, std::string id,
+                                                                 std::string language) {
   if (!id.empty()) {
-    if (auto found = contexts_.find(id); found != contexts_.end()) return found->second;
-    // The language's own, by its name, before it was ever used.
-    const Language* named = find_language(id);
-    if (!named || named->name != id) return find(id);
+    // The language's own goes by its name, before it was ever used, too.
+    LanguagePtr named = possible_language(id);
+    if (contexts_.contains(id) || !named || named->name != id) co_return find(id);
     language = id;
   }
-  const Language* known = TRY(known_language(language.empty() ? "python" : language));
-  if (auto found = contexts_.find(known->name); found != contexts_.end()) return found->second;
-  return add(std::make_shared<Context>(executor_, std::string(known->name), *known, "", env));
+  if (language.empty()) language = "python";
+  auto own = [&] {
+    LanguagePtr possible = possible_language(language);
+    return possible ? contexts_.find(possible->name) : contexts_.end();
+  };
+  if (auto found = own(); found != contexts_.end()) co_return found->second;
+  auto looking = language_in(std::move(place.sandbox), language);
+  auto known = co_await std::move(looking);
+  if (!known && !id.empty()) co_return find(id);
+  if (!known) co_return fail(known.error());
+  // Somebody else may have been quicker.
+  if (auto found = own(); found != contexts_.end()) co_return found->second;
+  std::string name = (*known)->name;
+  co_return add(std::make_shared<Context>(home_, std::move(name), std::move(*known), "",
+                                          std::move(place.env)));
 }
 
 std::vector<std::shared_ptr<Context>> Contexts::all() const {
@@ -71,13 +72,13 @@ Result<void> Contexts::remove(std::string_view id) {
 void Contexts::take_up(std::shared_ptr<Execution> process, const std::string& label) {
   std::size_t colon = label.find(':', 2);
   if (colon == std::string::npos) return;
-  const Language* language = find_language(label.substr(2, colon - 2));
+  LanguagePtr language = possible_language(label.substr(2, colon - 2));
   std::string id = label.substr(colon + 1);
   if (!language) return;
   if (id.starts_with('x'))
     last_ = std::max<std::uint64_t>(last_, std::strtoull(id.c_str() + 1, nullptr, 10));
   contexts_.insert_or_assign(
-      id, std::make_shared<Context>(executor_, id, *language, std::move(process)));
+      id, std::make_shared<Context>(home_, id, std::move(language), std::move(process)));
 }
 
 }  // namespace asr

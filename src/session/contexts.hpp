@@ -14,16 +14,20 @@ class Contexts {
  public:
   static constexpr std::size_t kMost = 32;
 
-  explicit Contexts(asio::any_io_executor executor) : executor_(std::move(executor)) {}
+  explicit Contexts(Context::Home home) : home_(std::move(home)) {}
   Contexts(const Contexts&) = delete;
   Contexts& operator=(const Contexts&) = delete;
 
-  // `env` is the session's own.
-  Result<std::shared_ptr<Context>> make(std::string_view language, std::string cwd,
-                                        std::map<std::string, std::string> env);
+  // Where they run: the session's computer, if it runs itself, and the session's own variables.
+  struct Place {
+    Result<std::shared_ptr<Sandbox>> sandbox;
+    std::map<std::string, std::string> env;
+  };
+  asio::awaitable<Result<std::shared_ptr<Context>>> make(Place place, std::string language,
+                                                         std::string cwd);
   // The one of this name; without a name the language's own, made when it is first asked for.
-  Result<std::shared_ptr<Context>> find(std::string_view id, std::string_view language,
-                                        const std::map<std::string, std::string>& env);
+  asio::awaitable<Result<std::shared_ptr<Context>>> find(Place place, std::string id,
+                                                         std::string language);
   Result<std::shared_ptr<Context>> find(std::string_view id) const;
   std::vector<std::shared_ptr<Context>> all() const;
   Result<void> remove(std::string_view id);
@@ -35,7 +39,7 @@ class Contexts {
  private:
   Result<std::shared_ptr<Context>> add(std::shared_ptr<Context> context);
 
-  asio::any_io_executor executor_;
+  Context::Home home_;
   std::map<std::string, std::shared_ptr<Context>, std::less<>> contexts_;
   std::uint64_t last_ = 0;
 };

@@ -132,6 +132,8 @@ Result<SessionRequest> session_request_from(const json::object& body) {
     request.spec.tier = TRY(parse_tier(tier->get_string()));
   if (const json::value* flag = body.if_contains("persistent"))
     request.persistent = flag->get_bool();
+  if (const json::value* flag = body.if_contains("keep_artifacts"))
+    request.keep_artifacts = flag->get_bool();
   // A disk costs no memory, and no more of the host's than is written.
   if (request.persistent) request.spec.limits.disk_bytes = kPersistentDisk;
   if (const json::value* limits = body.if_contains("limits"))

@@ -35,6 +35,7 @@ struct SessionRequest {
   Preset preset = Preset::standard;
   SandboxSpec spec;  // preset, limits and network, put together; disk and volumes are not
   bool persistent = false;
+  bool keep_artifacts = false;  // when it ends
   std::vector<VolumeMount> volumes;
   NetworkRequest network;
   std::map<std::string, std::string> env;

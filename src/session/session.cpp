@@ -52,16 +52,16 @@ json::array json_of(const Isolation& isolation) {
   return facts;
 }
 
-Session::Session(asio::any_io_executor executor, SessionRecord record, SessionRequest request,
+Session::Session(Context::Home home, SessionRecord record, SessionRequest request,
                  std::shared_ptr<Sandbox> sandbox, std::shared_ptr<CommandJournal> journal,
                  Artifacts artifacts)
-    : executor_(std::move(executor)),
+    : executor_(home.executor),
       record_(std::move(record)),
       request_(std::move(request)),
       sandbox_(std::move(sandbox)),
       journal_(std::move(journal)),
       artifacts_(std::move(artifacts)),
-      contexts_(executor_),
+      contexts_(std::move(home)),
       last_used_(Clock::now() - std::chrono::milliseconds(
                                     std::max<std::int64_t>(0, now_ms() - record_.active_ms))) {
   set_life(record_.expires_ms, record_.idle_ms);
@@ -268,6 +268,7 @@ json::object describe(const SessionRecord& record) {
     for (const char* name : {"limits", "network", "tier", "volumes"})
       if (const json::value* part = parts->if_contains(name)) out[name] = *part;
   out["persistent"] = record.persistent;
+  out["keep_artifacts"] = record.keep_artifacts;
   out["created_at"] = iso_time(record.created_ms);
   out["expires_at"] =
       record.expires_ms == 0 ? json::value(nullptr) : json::value(iso_time(record.expires_ms));

@@ -25,7 +25,7 @@ class Session : public std::enable_shared_from_this<Session> {
   using Clock = std::chrono::steady_clock;
 
   // `sandbox`: none while it is stopped.
-  Session(asio::any_io_executor executor, SessionRecord record, SessionRequest request,
+  Session(Context::Home home, SessionRecord record, SessionRequest request,
           std::shared_ptr<Sandbox> sandbox, std::shared_ptr<CommandJournal> journal,
           Artifacts artifacts);
   ~Session();
@@ -74,6 +74,7 @@ class Session : public std::enable_shared_from_this<Session> {
   // What programs find in their environment.
   std::map<std::string, std::string> environment() const;
   Contexts& contexts() noexcept { return contexts_; }
+  Contexts::Place place_of_contexts() const { return {sandbox(), environment()}; }
   Artifacts& artifacts() noexcept { return artifacts_; }
 
   // Gets the command when it is over.

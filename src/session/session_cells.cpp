@@ -44,6 +44,8 @@ asio::awaitable<json::array> Sessions::keep_artifacts(std::shared_ptr<Session> s
                                                       std::shared_ptr<Sandbox> sandbox,
                                                       std::shared_ptr<const CellAnswer> answer) {
   json::array kept;
+  // It ended meanwhile, and who looks after its folder has done so.
+  if (session->state() == SessionState::gone) co_return kept;
   auto add = [&](const std::string& name, const Result<Artifact>& artifact) {
     if (artifact)
       kept.push_back(asr::json_of(*artifact));
@@ -87,8 +89,9 @@ asio::awaitable<Result<json::object>> Sessions::execute(Caller caller,
     auto furnishing = furnish(sandbox, std::move(request.files));
     CO_TRY(co_await std::move(furnishing));
   }
-  auto context =
-      CO_TRY(session->contexts().find(request.context, request.language, session->environment()));
+  auto finding =
+      session->contexts().find(session->place_of_contexts(), request.context, request.language);
+  auto context = CO_TRY(co_await std::move(finding));
   auto entry = audit_of(caller, "cell.start", session->id(), {{"context_id", context->id()}});
   auto record = [this](AuditEntry what) -> asio::awaitable<void> {
     auto work = [what, &secrets = store_.secrets()](Database& database) {

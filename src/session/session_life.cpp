@@ -108,14 +108,15 @@ asio::awaitable<Result<void>> Sessions::start_again(Caller caller,
   co_return Result<void>();
 }
 
-asio::awaitable<Result<void>> Sessions::remove(Caller caller, std::shared_ptr<Session> session) {
-  auto ending = end(std::move(session), "deleted", std::move(caller));
+asio::awaitable<Result<void>> Sessions::remove(Caller caller, std::shared_ptr<Session> session,
+                                               std::optional<bool> keep_artifacts) {
+  auto ending = end(std::move(session), "deleted", std::move(caller), keep_artifacts);
   co_return co_await std::move(ending);
 }
 
 // Whether or not it can be written down: what must end, ends.
 asio::awaitable<Result<void>> Sessions::end(std::shared_ptr<Session> session, std::string reason,
-                                            Caller actor) {
+                                            Caller actor, std::optional<bool> keep_artifacts) {
   if (session->state() == SessionState::gone) co_return Result<void>();
   if (session->state() == SessionState::creating)
     co_return fail(Errc::conflict, "the session is being started or stopped",
@@ -123,9 +124,17 @@ asio::awaitable<Result<void>> Sessions::end(std::shared_ptr<Session> session, st
   auto sandbox = session->sandbox(Session::Want::alive);
   session->set_state(SessionState::gone);
   EventRecord event = event_of(*session, "session.gone", {{"reason", reason}});
-  auto change = [id = session->id(), reason, at = event.at_ms](Database& database) -> Result<void> {
+  bool keeps = keep_artifacts.value_or(session->record().keep_artifacts);
+  auto bytes = static_cast<std::int64_t>(keeps ? session->artifacts().bytes() : 0);
+  auto others = std::make_shared<std::int64_t>(0);  // that keep theirs no longer
+  auto change = [id = session->id(), owner = session->owner(), reason, at = event.at_ms, keeps,
+                 kept = session->record().keep_artifacts, bytes,
+                 others](Database& database) -> Result<void> {
     TRY(remove_volume_uses(database, id));
-    return update_session_state(database, id, "gone", reason, at);
+    TRY(update_session_state(database, id, "gone", reason, at));
+    if (keeps || kept) TRY(update_session_artifacts(database, id, keeps, bytes));
+    if (keeps) *others = TRY(forget_artifacts_beyond(database, owner, Artifacts::kMostKeptBytes));
+    return {};
   };
   auto work = with_trail(std::move(change), event,
                          audit_of(actor, "session.delete", session->id(), {{"reason", reason}}),
@@ -146,6 +155,11 @@ asio::awaitable<Result<void>> Sessions::end(std::shared_ptr<Session> session, st
   }
   auto removing = remove_files(session->id(), session->record().persistent);
   co_await std::move(removing);
+  if (!keeps) remove_artifacts(session->id());
+  if (*others > 0) {
+    auto sweeping = sweep_artifacts();
+    co_await std::move(sweeping);
+  }
   event.id = CO_TRY(std::move(stored));
   events_.announce(std::move(event));
   co_return Result<void>();
@@ -203,8 +217,6 @@ asio::awaitable<void> Sessions::remove_files(std::string id, bool persistent) {
     if (!removed && removed.error().code == Errc::not_found) removed = Result<void>();
   }
   if (removed) removed = remove_tree(AT_FDCWD, folder_of(id).native());
-  if (removed)
-    removed = remove_tree(AT_FDCWD, (settings_.storage / kArtifactFolders / id).native());
   // The next start sweeps what is left.
   if (!removed)
     log_.error("files of a session could not be removed",
@@ -240,6 +252,9 @@ asio::awaitable<void> Sessions::end_those_over() {
         return remove_sessions_ended_before(database, before);
       };
       (void)co_await store_.write_soon(std::move(sweep));
+      if (*stopped) co_return;
+      auto sweeping = sweep_artifacts();  // of those that nobody remembers any more
+      co_await std::move(sweeping);
       if (*stopped) co_return;
     }
     co_await life_changed_.wait(next_look_);

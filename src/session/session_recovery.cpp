@@ -94,8 +94,9 @@ Result<std::shared_ptr<Session>> Sessions::revive(SessionRecord record,
   SessionRequest request = TRY(stored_request(record.spec, secrets));
   auto commands =
       TRY(CommandJournal::read(folder_of(record.id) / kJournalFile, kMostCommandOutput));
-  auto session = std::make_shared<Session>(executor_, record, std::move(request), sandbox,
-                                           journal_of(record.id), artifacts_of(record.id));
+  auto session =
+      std::make_shared<Session>(Context::Home{executor_, interpreters_}, record, std::move(request),
+                                sandbox, journal_of(record.id), artifacts_of(record.id));
   bool paused = sandbox && sandbox->state() == SandboxState::paused;
   session->set_state(!sandbox ? SessionState::stopped
                      : paused ? SessionState::paused
@@ -110,20 +111,27 @@ Result<std::shared_ptr<Session>> Sessions::revive(SessionRecord record,
 asio::awaitable<Result<void>> Sessions::settle_lost(std::vector<SessionRecord> lost) {
   if (lost.empty()) co_return Result<void>();
   std::vector<EventRecord> events;
+  std::map<std::string, std::int64_t> keeping;  // bytes of artifacts, by session
   for (const SessionRecord& record : lost) {
+    if (record.keep_artifacts)
+      keeping[record.id] = static_cast<std::int64_t>(artifacts_of(record.id).bytes());
     std::string why = record.expires_ms != 0 && record.expires_ms <= now_ms()
                           ? "expired while the server was down"
                           : "lost when the server ended";
     events.push_back({0, now_ms(), "session.gone", record.id, record.owner,
                       to_text(json::object{{"reason", why}})});
   }
-  auto mark = [events](Database& database) -> Result<std::vector<EventRecord>> {
+  auto mark = [events, keeping](Database& database) -> Result<std::vector<EventRecord>> {
     std::vector<EventRecord> told = events;
     for (EventRecord& event : told) {
       json::value data = TRY(parse_json(event.data));
       std::string why(data.at("reason").get_string());
       TRY(remove_volume_uses(database, event.session));
       TRY(update_session_state(database, event.session, "gone", why, event.at_ms));
+      if (auto kept = keeping.find(event.session); kept != keeping.end()) {
+        TRY(update_session_artifacts(database, event.session, true, kept->second));
+        TRY(forget_artifacts_beyond(database, event.owner, Artifacts::kMostKeptBytes));
+      }
       event.id = TRY(append_event(database, event));
     }
     return told;
@@ -147,6 +155,8 @@ asio::awaitable<void> Sessions::sweep_files() {
     auto removing = remove_files(id, has_disk);
     co_await std::move(removing);
   }
+  auto sweeping_artifacts = sweep_artifacts();
+  co_await std::move(sweeping_artifacts);
   auto sweeping = volumes_->sweep(settings_.storage);
   co_await std::move(sweeping);
 }

@@ -35,6 +35,8 @@ void Sessions::add_provider(std::unique_ptr<Provider> provider) {
   if (!storage_) {
     storage_ = provider.get();
     volumes_ = std::make_unique<Volumes>(store_, *storage_, settings_.volumes);
+    interpreters_ =
+        std::make_shared<WarmInterpreters>(executor_, *storage_, log_, settings_.interpreters);
   }
   providers_.emplace(std::string(provider->name()), std::move(provider));
 }
@@ -153,6 +155,7 @@ SessionRecord Sessions::record_of(const Caller& caller, const SessionRequest& re
   record.sealed = store_.secrets().seal(secrets_of(request), record.id);
   record.sandbox = sandbox.id().text;
   record.persistent = request.persistent;
+  record.keep_artifacts = request.keep_artifacts;
   record.created_ms = record.active_ms = now_ms();
   record.expires_ms = expiry_of(request.ttl);
   record.idle_ms = request.idle.value_or(settings_.idle).count() * 1000;
@@ -201,8 +204,9 @@ asio::awaitable<Result<std::shared_ptr<Session>>> Sessions::make_with(Caller cal
   CO_TRY(co_await std::move(furnishing));
 
   SessionRecord record = record_of(caller, request, std::move(id), *sandbox);
-  auto session = std::make_shared<Session>(executor_, record, std::move(request), sandbox,
-                                           journal_of(record.id), artifacts_of(record.id));
+  auto session =
+      std::make_shared<Session>(Context::Home{executor_, interpreters_}, record, std::move(request),
+                                sandbox, journal_of(record.id), artifacts_of(record.id));
   auto opening = open_network(session, sandbox);
   CO_TRY(co_await std::move(opening));
   EventRecord event =
@@ -304,8 +308,10 @@ asio::awaitable<Result<void>> Sessions::patch(Caller caller, std::shared_ptr<Ses
   }
   if (patch.ttl) record.expires_ms = expiry_of(patch.ttl);
   if (patch.idle) record.idle_ms = patch.idle->count() * 1000;
-  auto change = [record](Database& database) -> Result<void> {
+  record.keep_artifacts = patch.keep_artifacts.value_or(record.keep_artifacts);
+  auto change = [record, keeping = patch.keep_artifacts](Database& database) -> Result<void> {
     TRY(update_session_labels(database, record.id, record.labels));
+    if (keeping) TRY(update_session_artifacts(database, record.id, *keeping, 0));
     return update_session_times(database, record.id, record.expires_ms, record.idle_ms,
                                 record.active_ms);
   };
@@ -314,6 +320,7 @@ asio::awaitable<Result<void>> Sessions::patch(Caller caller, std::shared_ptr<Ses
                          store_.secrets());
   event.id = CO_TRY(co_await store_.write(std::move(work)));
   session->record().labels = record.labels;
+  session->record().keep_artifacts = record.keep_artifacts;
   session->set_life(record.expires_ms, record.idle_ms);
   events_.announce(std::move(event));
   life_changed_.ring();

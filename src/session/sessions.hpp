@@ -31,6 +31,7 @@ struct SessionSettings {
   std::filesystem::path storage;         // sessions/<id> below it: what a session leaves on disk
   std::chrono::seconds usage_every{60};  // written down so often; zero: never
   VolumeSettings volumes;
+  WarmSettings interpreters;
   EgressDialer* dialer = nullptr;  // none: sessions have no way out; outlives them all
 };
 
@@ -80,11 +81,14 @@ class Sessions {
     std::optional<std::map<std::string, std::string>> labels;
     std::optional<std::chrono::seconds> ttl;  // from now; zero: for ever
     std::optional<std::chrono::seconds> idle;
+    std::optional<bool> keep_artifacts;
   };
   asio::awaitable<Result<void>> patch(Caller caller, std::shared_ptr<Session> session, Patch patch);
   asio::awaitable<Result<void>> pause(Caller caller, std::shared_ptr<Session> session);
   asio::awaitable<Result<void>> resume(Caller caller, std::shared_ptr<Session> session);
-  asio::awaitable<Result<void>> remove(Caller caller, std::shared_ptr<Session> session);
+  // `keep_artifacts`: instead of what was said before.
+  asio::awaitable<Result<void>> remove(Caller caller, std::shared_ptr<Session> session,
+                                       std::optional<bool> keep_artifacts = {});
   // Only within the kind of network that the session was made with.
   asio::awaitable<Result<void>> set_network(Caller caller, std::shared_ptr<Session> session,
                                             NetworkRequest network);
@@ -107,12 +111,17 @@ class Sessions {
   asio::awaitable<Result<json::object>> execute(Caller caller, std::shared_ptr<Session> session,
                                                 CellRequest request, Context::Listen listen = {});
 
+  // What its cells made; of a session that is gone, too, if that was kept (session_artifacts.cpp).
+  asio::awaitable<Result<std::shared_ptr<Artifacts>>> find_artifacts(Caller caller, std::string id,
+                                                                     Access access);
+
   // Ends every session; persistent ones are stopped.
   asio::awaitable<void> end_all(std::string reason);
   // Lets go of those that outlive this server, before the engine does; ends the others.
   asio::awaitable<void> leave_all();
 
   Volumes& volumes() noexcept { return *volumes_; }
+  const std::shared_ptr<WarmInterpreters>& interpreters() const noexcept { return interpreters_; }
   EventBus& events() noexcept { return events_; }
   SessionCounts counts() const;
   const SessionSettings& settings() const noexcept { return settings_; }
@@ -167,7 +176,7 @@ class Sessions {
                                               std::shared_ptr<Sandbox> sandbox,
                                               std::shared_ptr<const CellAnswer> answer);
   asio::awaitable<Result<void>> end(std::shared_ptr<Session> session, std::string reason,
-                                    Caller actor);
+                                    Caller actor, std::optional<bool> keep_artifacts = {});
   // Its computer goes; its files stay.
   asio::awaitable<Result<void>> stop(std::shared_ptr<Session> session, std::string reason,
                                      Caller actor);
@@ -176,6 +185,8 @@ class Sessions {
                                         Caller actor);
   asio::awaitable<Result<void>> start_again(Caller caller, std::shared_ptr<Session> session);
   asio::awaitable<void> remove_files(std::string id, bool persistent);
+  void remove_artifacts(const std::string& id);
+  asio::awaitable<void> sweep_artifacts();
 
   // Taking up what an earlier life left (session_recovery.cpp).
   using Inherited = std::map<std::string, std::shared_ptr<Sandbox>>;  // by session
@@ -207,6 +218,7 @@ class Sessions {
   std::map<std::string, std::unique_ptr<Provider>> providers_;
   Provider* storage_ = nullptr;  // whose disks and volumes lie in this server's storage: the first
   std::unique_ptr<Volumes> volumes_;
+  std::shared_ptr<WarmInterpreters> interpreters_;
   std::unordered_map<std::string, std::shared_ptr<Session>> live_;
   std::unordered_map<std::string, std::uint32_t>
       alive_of_;  // sessions by owner, those made included

@@ -358,5 +358,15 @@ TEST_F(Life, TwoEnginesShareARuntimeFolder) {
   EXPECT_EQ(sh(*box, "echo still").out, "still\n");
 }
 
+TEST_F(Life, NothingIsMadeOnceTheEngineStops) {
+  auto box = sandbox();
+  auto making = begin(engine()->create(spec_of(Preset::standard)));
+  must(engine()->stop());
+  auto late = making.get();
+  EXPECT_TRUE(!late || (*late)->state() == SandboxState::gone);
+  EXPECT_TRUE(failed_with(wait(engine()->create(spec_of(Preset::standard))), Errc::gone));
+  EXPECT_FALSE(wait(engine()->warm(spec_of(Preset::standard), {})));
+}
+
 }  // namespace
 }  // namespace asr::test

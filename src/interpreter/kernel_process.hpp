@@ -1,0 +1,37 @@
+// An interpreter that has said it is ready.
+#pragma once
+
+#include <boost/asio/steady_timer.hpp>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "engine/sandbox.hpp"
+#include "interpreter/kernel_events.hpp"
+#include "interpreter/language.hpp"
+
+namespace asr {
+
+struct KernelProcess {
+  std::shared_ptr<Execution> process;
+  KernelEvents events;  // what it has said since
+  std::string version;
+  bool thawed = false;  // It was made from an image, not started.
+};
+
+struct KernelStart {
+  LanguagePtr language;
+  std::map<std::string, std::string> env;
+  std::string cwd;                              // Empty: /workspace
+  std::shared_ptr<const FrozenProgram> frozen;  // none: started from its file
+};
+
+// An image that does not come to life is no reason to have no interpreter: then one is started.
+// Errc::unsupported if the environment has no such program.
+asio::awaitable<Result<KernelProcess>> start_kernel(std::shared_ptr<Sandbox> sandbox,
+                                                    KernelStart how);
+
+// Ends whoever says nothing until the timer is over, unless the timer is ended first.
+void end_when_late(asio::steady_timer& patience, std::shared_ptr<Execution> process);
+
+}  // namespace asr

@@ -1,0 +1,128 @@
+#include "interpreter/warm_python.hpp"
+
+#include <algorithm>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <cstring>
+
+#include "frozen/image.hpp"
+#include "frozen/programs.hpp"
+#include "interpreter/kernel_process.hpp"
+#include "interpreter/language.hpp"
+#include "net/json.hpp"
+#include "os/memory_file.hpp"
+
+extern "C" const char asr_python_warm_begin[], asr_python_warm_end[];
+
+namespace asr {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr std::uint64_t kMostBytes = 1ULL << 30;
+constexpr std::size_t kMostComplaints = 1000;
+constexpr auto kWithin = 120s;  // Large libraries take their time.
+
+// The kernel, what freezes it, and the call that does.
+std::string program_text(const std::vector<std::string>& imports) {
+  const Language& python = *find_language("python");
+  std::string text = "__name__ = 'warm'\n";  // or it would begin to serve
+  text += python.kernel;
+  text += "\n";
+  text.append(asr_python_warm_begin, asr_python_warm_end);
+  json::array names;
+  for (const std::string& name : imports) names.emplace_back(name);
+  // JSON's texts and lists are Python's, too.
+  text += "\nbecome_frozen(" + to_text(names) + ", \"" + base64(frozen::freeze_library()) + "\")\n";
+  return std::to_string(text.size()) + "\n" + text;
+}
+
+Result<void> check_image(const std::string& head, std::uint64_t size) {
+  frozen::Header header;
+  if (head.size() < sizeof(header)) return fail(Errc::unsupported, "it wrote no image");
+  std::memcpy(&header, head.data(), sizeof(header));
+  if (header.magic != frozen::kMagic || header.size != size)
+    return fail(Errc::unsupported, "it wrote only a part of its image");
+  return {};
+}
+
+// What it wrote, until it ends.
+struct Image {
+  explicit Image(MemoryFile f) : file(std::move(f)) {}
+  MemoryFile file;
+  std::string head;  // the first bytes
+  std::string complaints;
+};
+
+asio::awaitable<Result<void>> read_image(std::shared_ptr<Execution> process,
+                                         std::shared_ptr<Image> image) {
+  for (;;) {
+    auto reading = process->read();
+    auto chunk = CO_TRY(co_await std::move(reading));
+    if (!chunk) co_return Result<void>();
+    if (chunk->stream != OutputChunk::Stream::reply) {
+      image->complaints += chunk->data;  // The last words tell most.
+      if (image->complaints.size() > kMostComplaints)
+        image->complaints.erase(0, image->complaints.size() - kMostComplaints);
+      continue;
+    }
+    if (image->head.size() < sizeof(frozen::Header))
+      image->head += chunk->data.substr(0, sizeof(frozen::Header));
+    if (image->file.size() + chunk->data.size() > kMostBytes)
+      co_return fail(Errc::exhausted, "it is larger than 1 GiB");
+    CO_TRY(image->file.append(chunk->data));
+  }
+}
+
+}  // namespace
+
+asio::awaitable<Result<WarmPython>> freeze_python(std::shared_ptr<Sandbox> sandbox,
+                                                  std::vector<std::string> imports) {
+  if (frozen::thaw_program().empty())
+    co_return fail(Errc::unsupported, "programs of this machine's kind cannot be frozen");
+  Command command = kernel_command(*find_language("python"), nullptr);
+  // Libraries that compute start a thread per processor when they are loaded; none may run.
+  for (const char* name : {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"})
+    command.env[name] = "1";
+  command.wall_time = kWithin;
+  auto starting = sandbox->start(std::move(command));
+  std::shared_ptr<Execution> process = CO_TRY(co_await std::move(starting));
+  auto executor = co_await asio::this_coro::executor;
+  asio::steady_timer patience(executor, kWithin);
+  end_when_late(patience, process);
+  auto greeting = process->write_stdin(program_text(imports));
+  (void)co_await std::move(greeting);  // If it cannot hear us, its end tells why.
+
+  auto image = std::make_shared<Image>(CO_TRY(MemoryFile::make("frozen-python")));
+  auto reading = read_image(process, image);
+  auto all = co_await std::move(reading);
+  auto waiting = process->wait();
+  ExitStatus status = CO_TRY(co_await std::move(waiting));
+  CO_TRY(std::move(all));
+  if (status.reason == EndReason::not_started)
+    co_return fail(Errc::unsupported, "there is no python3");
+  if (!status.ok())
+    co_return fail(Errc::unsupported,
+                   "it ended before it was frozen: " + repair_utf8(image->complaints));
+  CO_TRY(check_image(image->head, image->file.size()));
+  WarmPython warm;
+  warm.bytes = image->file.size();
+  warm.complaints = repair_utf8(image->complaints);
+  auto program = std::make_shared<FrozenProgram>();
+  program->thaw = CO_TRY(sealed_copy("python3", frozen::thaw_program()));
+  program->image = CO_TRY(image->file.seal());
+  warm.program = std::move(program);
+  co_return warm;
+}
+
+bool may_be_thawed(const std::map<std::string, std::string>& env) {
+  constexpr std::string_view kAtStart[]{"PYTHON",  "LD_",  "LC_",       "LANG", "GLIBC_",
+                                        "MALLOC_", "OMP_", "OPENBLAS_", "MKL_", "TZ"};
+  return std::none_of(env.begin(), env.end(), [&](const auto& variable) {
+    return std::any_of(std::begin(kAtStart), std::end(kAtStart),
+                       [&](std::string_view prefix) { return variable.first.starts_with(prefix); });
+  });
+}
+
+}  // namespace asr
