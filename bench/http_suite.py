@@ -58,7 +58,11 @@ class Server:
              "--rate-per-key", "0", "--rate-per-address", "0", "--sessions-max-per-key", "5000", "--log-level", "warning",
              *flags],
             env={**os.environ, "HOME": str(self.folder)}, stdout=subprocess.PIPE, stderr=self.log, cwd=self.folder)
-        self.port = int(re.search(rb":([0-9]+)\n", self.process.stdout.readline())[1])
+        listens = re.search(rb":([0-9]+)\n", self.process.stdout.readline())
+        if not listens:
+            self.process.wait()
+            raise RuntimeError("the server did not start: " + (self.folder / "log").read_text().strip()[-500:])
+        self.port = int(listens[1])
         deadline = time.monotonic() + 30
         while self.status("/ready") != 200:
             if time.monotonic() > deadline:

@@ -1,4 +1,5 @@
-"""Other ways to get an isolated process, each as a command line that creates, runs /bin/true and destroys.
+"""Other ways to get an isolated process, each as a command line that creates, runs /bin/true or python3 and destroys; and a
+Jupyter kernel, which lives on between cells.
 
 A peer is a context manager. Inside it, `argv` is what to run ({} becomes a number used once) and `within` is what to
 run it under; `missing` says why there is none.
@@ -28,6 +29,7 @@ def version(*argv):
 class Peer:
     name = ""
     note = ""  # What a reader of the numbers must know.
+    program = ["/bin/true"]  # what is run inside
 
     def __init__(self):
         self.argv, self.within, self.missing, self.version = [], [], "", ""
@@ -67,7 +69,7 @@ class Bubblewrap(Peer):
         self.version = version(bwrap, "--version")
         self.argv = [bwrap, "--unshare-all", "--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin",
                      "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64", "--proc", "/proc",
-                     "--dev", "/dev", "--tmpfs", "/tmp", "/bin/true"]
+                     "--dev", "/dev", "--tmpfs", "/tmp", *self.program]
 
 
 class Crun(Peer):
@@ -109,7 +111,7 @@ class Docker(Peer):
         self.engine = None
 
     def start(self):
-        docker, dockerd, busybox = self.need("docker"), self.need("dockerd"), self.need("busybox")
+        docker, dockerd = self.need("docker"), self.need("dockerd")
         socket = f"unix://{self.scratch}/socket"
         environment = {"PATH": DEBIAN_PATH, "HOME": str(self.scratch)}
         log = self.scratch / "log"
@@ -123,16 +125,21 @@ class Docker(Peer):
         self.wait_until_ready(client, log)
         image = self.scratch / "image.tar"
         with tarfile.open(image, "w") as tar:
-            tar.add(busybox, "bin/busybox")
-            link = tarfile.TarInfo("bin/true")
-            link.type, link.linkname = tarfile.SYMTYPE, "busybox"
-            tar.addfile(link)
+            self.fill(tar)
         subprocess.run(client + ["import", str(image), "true"], check=True, capture_output=True)
-        self.argv = client + ["run", "--rm", "--network", "none", "true", "/bin/true"]
+        image.unlink()
+        self.argv = client + ["run", "--rm", "--network", "none", "true", *self.program]
         self.version = version(dockerd, "--version")
         tried = subprocess.run(self.argv, capture_output=True, text=True)
         if tried.returncode != 0:
             raise RuntimeError(tried.stderr.strip() or "a container could not be run")
+
+    def fill(self, tar):
+        """What the image holds."""
+        tar.add(self.need("busybox"), "bin/busybox")
+        link = tarfile.TarInfo("bin/true")
+        link.type, link.linkname = tarfile.SYMTYPE, "busybox"
+        tar.addfile(link)
 
     def wait_until_ready(self, client, log):
         deadline = time.monotonic() + 30
@@ -172,6 +179,84 @@ class Docker(Peer):
                 group.rmdir()
             except OSError:
                 pass
+
+
+# The sum that sessions are asked for, by those who start an interpreter for it.
+SUM = ["/usr/bin/python3", "-c", "print(1+1)"]
+
+
+class BubblewrapPython(Bubblewrap):
+    name = "bubblewrap + python3 -c"
+    program = SUM
+
+
+class DockerPython(Docker):
+    name = "Docker + python3 -c"
+    note = "`docker run --rm --network none` of an image with the machine's own python3; an engine of its own, started for this"
+    program = SUM
+
+    def fill(self, tar):
+        """The interpreter, what it is linked with, and its standard library with what was compiled of it."""
+        python = os.path.realpath(self.need("python3"))
+        facts = subprocess.run([python, "-c", "import sysconfig; print(sysconfig.get_path('stdlib'))"], capture_output=True,
+                               text=True, check=True).stdout.strip()
+        linked = subprocess.run(["ldd", python], capture_output=True, text=True, check=True).stdout
+        files = {word for line in linked.splitlines() for word in line.split() if word.startswith("/")}
+        files |= {str(path) for path in pathlib.Path(facts, "lib-dynload").glob("*.so")}
+        for path in sorted(files):
+            tar.add(os.path.realpath(path), path.lstrip("/"))
+        tar.add(python, SUM[0].lstrip("/"))
+        tar.add(facts, facts.lstrip("/"), filter=lambda entry: None if self.is_left_out(entry.name) else entry)
+
+    @staticmethod
+    def is_left_out(name):
+        return any(part in ("lib-dynload", "test", "dist-packages", "idlelib", "lib2to3", "ensurepip") for part in name.split("/"))
+
+
+class Jupyter(Peer):
+    """A live kernel and a client of it, over the sockets the two have between them."""
+    name = "Jupyter"
+    note = "ipykernel through jupyter_client: execute_request until the reply and the status idle are back"
+
+    def __init__(self):
+        super().__init__()
+        self.manager = self.client = None
+
+    def start(self):
+        os.environ.update(IPYTHONDIR=str(self.scratch), JUPYTER_RUNTIME_DIR=str(self.scratch), PYDEVD_DISABLE_FILE_VALIDATION="1")
+        try:
+            import jupyter_client
+        except ImportError:
+            raise FileNotFoundError("jupyter_client is not installed") from None
+        self.manager = jupyter_client.KernelManager(kernel_name="python3")
+        environment = {**os.environ, "PATH": DEBIAN_PATH}
+        self.manager.start_kernel(env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.client = self.manager.client()
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=60)
+        self.version = f"jupyter_client {jupyter_client.__version__}"
+
+    def run_cell(self, code):
+        """Until all of it is back; gives its result as text."""
+        asked, text = self.client.execute(code), None
+        while True:
+            heard = self.client.get_iopub_msg(timeout=30)
+            if heard["parent_header"].get("msg_id") != asked:
+                continue
+            if heard["msg_type"] == "execute_result":
+                text = heard["content"]["data"]["text/plain"]
+            if heard["msg_type"] == "status" and heard["content"]["execution_state"] == "idle":
+                break
+        while self.client.get_shell_msg(timeout=30)["parent_header"].get("msg_id") != asked:
+            pass
+        return text
+
+    def stop(self):
+        if self.client:
+            self.client.stop_channels()
+        if self.manager and self.manager.has_kernel:
+            self.manager.shutdown_kernel(now=True)
+        self.client = self.manager = None
 
 
 ALL = (Bubblewrap, Crun, Docker)

@@ -5,7 +5,8 @@ import math
 WIDTH, HEIGHT = 520, 250  # of one panel
 LEFT, RIGHT, TOP, BOTTOM = 96, 24, 40, 40
 INK, PALE, GRID = "#24292f", "#6e7781", "#d8dee4"
-COLOURS = {"engine": "#0969da", "floor": "#57606a"}
+COLOURS = {"engine": "#0969da", "floor": "#57606a", "a session": "#0969da", "live": "#0969da", "one by one": "#0969da",
+           "staggered": "#57606a"}
 PEER_COLOUR = "#bf8700"
 
 
@@ -130,6 +131,19 @@ def growth(title, label, values, limit):
     panel.y_axis(ticks, " ms")
     panel.line(LEFT, panel.y(limit), WIDTH - RIGHT, panel.y(limit), stroke=PALE, dash="5 4")
     panel.curve(points, colour("engine"))
+    return panel
+
+
+def scaling(title, label, values, limit, unit):
+    """How a figure changes with a size, on a logarithmic axis; the limit as a dashed line."""
+    ticks = round_ticks(max([limit, *values.values()]) * 1.05)
+    panel = Panel(title, (min(values), max(values)), (0, ticks[-1]), log_x=True)
+    panel.x_axis(decades(min(values), max(values)), label)
+    panel.y_axis(ticks, unit)
+    panel.line(LEFT, panel.y(limit), WIDTH - RIGHT, panel.y(limit), stroke=PALE, dash="5 4")
+    panel.curve(sorted(values.items()), colour("engine"))
+    for size, value in values.items():
+        panel.text(panel.x(size), panel.y(value) - 8, number(value), size=11, anchor="middle")
     return panel
 
 

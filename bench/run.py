@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Runs a benchmark suite, compares it with its targets and keeps the numbers. Builds nothing.
 
-    bench/run.py engine|http [--quick] [--out DIR] [--no-gate] [--update-docs]
+    bench/run.py engine|http|sessions [--quick] [--out DIR] [--no-gate] [--update-docs]
 
 Exits with 1 if a target is missed or could not be measured for a reason that is ours.
 """
@@ -17,9 +17,10 @@ sys.dont_write_bytecode = True  # The source tree stays clean.
 import engine_suite
 import http_suite
 import plot
+import sessions_suite
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SUITES = {"engine": engine_suite, "http": http_suite}
+SUITES = {"engine": engine_suite, "http": http_suite, "sessions": sessions_suite}
 
 
 def machine():

@@ -1,7 +1,7 @@
 # Every library from outside, found once and used by its target name:
 #   Boost::headers  tl::expected  fmt::fmt  spdlog::spdlog  CLI11::CLI11  Threads::Threads
 #   OpenSSL::SSL  SQLite::SQLite3  CURL::libcurl  yaml-cpp  prometheus-cpp::core  PkgConfig::idn2
-#   PkgConfig::nftables
+#   PkgConfig::nftables  PkgConfig::edit
 #   PkgConfig::seccomp  PkgConfig::archive        shared, for the outer world
 #   asr::seccomp_static  asr::archive_static      the .a files, for a static executable too
 find_package(Threads REQUIRED)
@@ -15,6 +15,7 @@ pkg_check_modules(seccomp REQUIRED IMPORTED_TARGET libseccomp)
 pkg_check_modules(archive REQUIRED IMPORTED_TARGET libarchive)
 pkg_check_modules(nftables REQUIRED IMPORTED_TARGET libnftables)
 pkg_check_modules(idn2 REQUIRED IMPORTED_TARGET libidn2)
+pkg_check_modules(edit REQUIRED IMPORTED_TARGET libedit)
 find_package(OpenSSL 3 REQUIRED)
 find_package(SQLite3 REQUIRED)
 find_package(CURL REQUIRED)

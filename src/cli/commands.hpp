@@ -33,5 +33,7 @@ void add_logs_command(CLI::App& app, Invocation& invocation);
 void add_audit_commands(CLI::App& app, Invocation& invocation);
 void add_run_command(CLI::App& app, Invocation& invocation);
 void add_copy_command(CLI::App& app, Invocation& invocation);
+void add_prompt_commands(CLI::App& app, Invocation& invocation);
+void add_judge_command(CLI::App& app, Invocation& invocation);
 
 }  // namespace asr

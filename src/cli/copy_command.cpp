@@ -4,12 +4,12 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <cstdio>
 
 #include "base/unique_fd.hpp"
 #include "base/units.hpp"
 #include "cli/commands.hpp"
+#include "cli/progress.hpp"
 #include "cli/remote.hpp"
 #include "cli/report.hpp"
 
@@ -34,39 +34,24 @@ std::string file_path(const Place& place) {
          "/files?path=" + percent_encode(place.path);
 }
 
-// Only where somebody looks, and not for what is over at once.
 class Progress {
  public:
-  explicit Progress(std::uint64_t total) : total_(total), shown_(::isatty(STDERR_FILENO) == 1) {}
-  ~Progress() {
-    if (drawn_) std::fprintf(stderr, "\r\033[K");
-  }
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
+  explicit Progress(std::uint64_t total) : total_(total) {}
 
   void add(std::size_t bytes) {
     done_ += bytes;
-    auto now = std::chrono::steady_clock::now();
-    if (!shown_ || now - last_ < std::chrono::milliseconds(200)) return;
-    last_ = now;
-    drawn_ = true;
-    if (total_ == 0) {
-      std::fprintf(stderr, "\r%s", format_bytes(done_).c_str());
-      return;
-    }
-    constexpr std::size_t kWidth = 30;
-    std::size_t full = static_cast<std::size_t>(kWidth * done_ / total_);
-    std::fprintf(stderr, "\r[%s%s] %3d%% of %s", std::string(full, '#').c_str(),
-                 std::string(kWidth - full, ' ').c_str(), static_cast<int>(100 * done_ / total_),
-                 format_bytes(total_).c_str());
+    if (!line_.is_due()) return;
+    std::string text = format_bytes(done_);
+    if (total_ > 0)
+      text = progress_bar(done_, total_) + " " + std::to_string(100 * done_ / total_) + "% of " +
+             format_bytes(total_);
+    line_.show(text);
   }
 
  private:
   std::uint64_t total_;
   std::uint64_t done_ = 0;
-  bool shown_;
-  bool drawn_ = false;
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+  StatusLine line_;
 };
 
 Result<void> upload(Remote& remote, const std::string& from, Place to) {

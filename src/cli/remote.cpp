@@ -51,8 +51,10 @@ Error error_in(const ClientResponse& response) {
   if (!inner || !inner->is_object())
     return Error(code_from("", response.status),
                  "the server answered " + std::to_string(response.status));
-  Error error(code_from(text_at(*inner, "code"), response.status), text_at(*inner, "message"),
-              text_at(*inner, "hint"));
+  // It may tell of names that were given inside a sandbox.
+  Error error(code_from(text_at(*inner, "code"), response.status),
+              printable_lines(text_at(*inner, "message")),
+              printable_lines(text_at(*inner, "hint")));
   if (response.status == 401)
     error.hint = "set AGENT_SANDBOX_API_KEY, or start the server as this user once";
   return error;
@@ -91,8 +93,10 @@ Result<ClientResponse> Remote::send(ClientRequest request, const std::string& pa
 }
 
 Result<json::value> Remote::call(const std::string& method, const std::string& path,
-                                 const json::value& body) {
-  ClientResponse response = TRY(exchange(json_request(method, body), path));
+                                 const json::value& body, std::chrono::milliseconds within) {
+  ClientRequest request = json_request(method, body);
+  request.total_time = within;
+  ClientResponse response = TRY(exchange(std::move(request), path));
   return body_of(response);
 }
 
@@ -143,9 +147,23 @@ std::string Table::text() const {
 }
 
 std::string printable(std::string_view text) {
-  std::string out = repair_utf8(text);
+  std::string out = printable_lines(text);
   for (char& c : out)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+    if (c == '\n' || c == '\t') c = '?';
+  return out;
+}
+
+std::string printable_lines(std::string_view text) {
+  std::string whole = repair_utf8(text);
+  std::string out;
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    auto c = static_cast<unsigned char>(whole[i]);
+    // U+0080 to U+009F: some terminals take them for escape sequences, too.
+    bool is_long_control = c == 0xC2 && static_cast<unsigned char>(whole[i + 1]) < 0xA0;
+    bool is_control = (c < 0x20 && c != '\n' && c != '\t') || c == 0x7f || is_long_control;
+    out += is_control ? '?' : whole[i];
+    if (is_long_control) ++i;
+  }
   return out;
 }
 

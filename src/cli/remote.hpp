@@ -39,9 +39,11 @@ class Remote {
 
   const Login& login() const noexcept { return login_; }
 
-  // The answer's body, or the error it tells. `body` null: none is sent.
+  // The answer's body, or the error it tells. `body` null: none is sent. `within` zero: as long as
+  // it takes.
   Result<json::value> call(const std::string& method, const std::string& path,
-                           const json::value& body = nullptr);
+                           const json::value& body = nullptr,
+                           std::chrono::milliseconds within = {});
   Result<ClientResponse> send(ClientRequest request, const std::string& path);
   // Any answer; an error is one of the way there. not_found: nobody listens.
   Result<ClientResponse> exchange(ClientRequest request, const std::string& path);
@@ -79,6 +81,7 @@ class Table {
 
 // Nothing in it can speak to a terminal.
 std::string printable(std::string_view text);
+std::string printable_lines(std::string_view text);  // the same, but lines and tabs are left
 std::string text_at(const json::value& object, std::string_view name);
 // Of output: "data", or "data_base64" where it is no text.
 Result<std::string> bytes_in(const json::value& chunk);

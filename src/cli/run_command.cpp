@@ -1,12 +1,11 @@
 // agent-sandbox run: a file of code in a session of its own, and what it made.
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 
 #include "base/scope_exit.hpp"
-#include "base/units.hpp"
 #include "cli/answer.hpp"
+#include "cli/cell_answer.hpp"
 #include "cli/commands.hpp"
 #include "cli/report.hpp"
 
@@ -42,56 +41,6 @@ Result<std::string> text_in(const std::string& path) {
   return std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
 }
 
-// Names come from inside the sandbox: only their last part counts, and never one that is taken.
-Result<std::filesystem::path> place_for(const std::string& folder, const json::value& artifact) {
-  std::filesystem::path name = std::filesystem::path(text_at(artifact, "name")).filename();
-  if (name.empty() || name == "." || name == "..") name = text_at(artifact, "artifact_id");
-  std::filesystem::path place = std::filesystem::path(folder) / name;
-  if (std::filesystem::exists(std::filesystem::symlink_status(place)))
-    return fail(Errc::conflict, place.native() + " is there already");
-  return place;
-}
-
-Result<void> fetch(Remote& remote, const std::string& session, const json::value& artifact,
-                   const std::string& folder) {
-  std::filesystem::create_directories(folder);
-  std::filesystem::path place = TRY(place_for(folder, artifact));
-  std::ofstream file(place, std::ios::binary);
-  ClientRequest request;
-  request.write_body = [&](std::string_view piece) {
-    file.write(piece.data(), static_cast<std::streamsize>(piece.size()));
-    return file.good();
-  };
-  std::string id = text_at(artifact, "artifact_id");
-  TRY(remote.send(std::move(request), session_path(session, "/artifacts/" + percent_encode(id))));
-  file.close();
-  if (!file) return fail(Errc::exhausted, "cannot write " + place.native());
-  return {};
-}
-
-void print_answer(const json::value& answer) {
-  std::fputs(text_at(answer, "stdout").c_str(), stdout);
-  std::fputs(text_at(answer, "stderr").c_str(), stderr);
-  for (const json::value& result : answer.at("results").as_array())
-    if (const json::value* text = result.as_object().if_contains("text/plain");
-        text && text->is_string())
-      std::fprintf(stdout, "%s\n", text->get_string().c_str());
-  if (const json::value& error = answer.at("error"); error.is_object())
-    std::fprintf(stderr, "%s\n", text_at(error, "traceback").c_str());
-  const json::array& artifacts = answer.at("artifacts").as_array();
-  if (artifacts.empty()) return;
-  Table table({"MADE", "SIZE", "KIND"});
-  for (const json::value& artifact : artifacts) {
-    boost::system::error_code ec;
-    const json::value* size = artifact.as_object().if_contains("size");
-    table.add({printable(text_at(artifact, "name")),
-               size ? format_bytes(size->to_number<std::uint64_t>(ec)) : "",
-               printable(text_at(artifact, size ? "mime" : "problem"))});
-  }
-  std::fflush(stdout);
-  std::fputs(table.text().c_str(), stderr);
-}
-
 Result<int> run(const RunOptions& options) {
   json::object cell{{"language", TRY(language_of(options))}, {"code", TRY(text_in(options.file))}};
   if (options.timeout > 0) cell["timeout_s"] = options.timeout;
@@ -107,7 +56,7 @@ Result<int> run(const RunOptions& options) {
   if (!options.keep.empty())
     for (const json::value& artifact : answer.at("artifacts").as_array())
       if (artifact.at("artifact_id").is_string())
-        TRY(fetch(remote, session, artifact, options.keep));
+        TRY(fetch_artifact(remote, session, artifact, options.keep, IfTaken::refuse));
   return text_at(answer, "status") == "ok" ? 0 : 1;
 }
 

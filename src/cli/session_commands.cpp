@@ -55,6 +55,7 @@ struct CreateOptions {
   std::vector<std::string> env, labels, volumes;
   double cpus = 0;
   bool persistent = false;
+  bool keep_artifacts = false;
 };
 
 Result<json::object> body_of(const CreateOptions& options) {
@@ -67,6 +68,7 @@ Result<json::object> body_of(const CreateOptions& options) {
   if (options.cpus > 0) limits["cpus"] = options.cpus;
   if (!limits.empty()) body["limits"] = std::move(limits);
   if (options.persistent) body["persistent"] = true;
+  if (options.keep_artifacts) body["keep_artifacts"] = true;
   json::array volumes;
   for (const std::string& text : options.volumes) volumes.push_back(TRY(volume_from(text)));
   if (!volumes.empty()) body["volumes"] = std::move(volumes);
@@ -99,6 +101,8 @@ void add_create(CLI::App& group, Invocation& invocation) {
   command->add_option("--label", options->labels, "To find it by")->type_name("NAME=VALUE");
   command->add_flag("--persistent", options->persistent,
                     "Its files stay when it stops, until it is removed");
+  command->add_flag("--keep-artifacts", options->keep_artifacts,
+                    "What its cells made stays for a day when it has ended");
   command->add_option("--volume", options->volumes, "A volume, and where it is inside")
       ->type_name("NAME:/PATH[:ro]");
   command->add_flag("--json", output->json, "The whole answer as JSON");
@@ -146,6 +150,20 @@ void add_one(CLI::App& group, Invocation& invocation, const char* name, const ch
     invocation.status = output->show(answer, [&]() -> std::string {
       return answer->is_null() ? "" : session_table(json::array{*answer});
     });
+  });
+}
+
+void add_remove(CLI::App& group, Invocation& invocation) {
+  auto output = std::make_shared<Output>();
+  auto id = std::make_shared<std::string>();
+  auto keep = std::make_shared<bool>(false);
+  CLI::App* command = group.add_subcommand("rm", "End it");
+  command->add_option("session", *id, "Its id")->required();
+  command->add_flag("--keep-artifacts", *keep, "What its cells made stays for a day");
+  command->add_flag("--json", output->json, "As JSON");
+  command->callback([=, &invocation] {
+    auto answer = call("DELETE", session_path(*id, *keep ? "?keep_artifacts=true" : ""));
+    invocation.status = output->show(answer, [] { return std::string(); });
   });
 }
 
@@ -213,7 +231,7 @@ void add_session_commands(CLI::App& app, Invocation& invocation) {
   add_one(*group, invocation, "pause", "Stop all its processes", "POST", "/pause");
   add_one(*group, invocation, "resume", "Let them go on; start a stopped session again", "POST",
           "/resume");
-  add_one(*group, invocation, "rm", "End it", "DELETE", "");
+  add_remove(*group, invocation);
 }
 
 void add_preview_command(CLI::App& app, Invocation& invocation) {

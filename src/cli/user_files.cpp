@@ -19,12 +19,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path login_file() {
-  const char* folder = std::getenv("XDG_CONFIG_HOME");
+// As the XDG base directories say it: a variable, or a folder of the home.
+fs::path own_folder(const char* variable, const char* in_home) {
+  const char* folder = std::getenv(variable);
   const char* home = std::getenv("HOME");
-  fs::path base = folder && *folder ? fs::path(folder) : fs::path(home ? home : ".") / ".config";
-  return base / "agent-sandbox" / "login.json";
+  fs::path base = folder && *folder ? fs::path(folder) : fs::path(home ? home : ".") / in_home;
+  return base / "agent-sandbox";
 }
+
+fs::path login_file() { return own_folder("XDG_CONFIG_HOME", ".config") / "login.json"; }
 
 void take_text(const json::object& object, std::string_view name, std::string& value) {
   const json::value* found = object.if_contains(name);
@@ -32,6 +35,8 @@ void take_text(const json::object& object, std::string_view name, std::string& v
 }
 
 }  // namespace
+
+std::filesystem::path state_folder() { return own_folder("XDG_STATE_HOME", ".local/state"); }
 
 Result<std::string> keep_login(const Login& login) {
   fs::path file = login_file();

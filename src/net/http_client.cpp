@@ -32,6 +32,8 @@ std::size_t on_header(char* data, std::size_t size, std::size_t count, void* use
       value.remove_suffix(1);
     while (!value.empty() && value.front() == ' ') value.remove_prefix(1);
     transfer.response.headers.add(std::string(line.substr(0, colon)), std::string(value));
+  } else if (transfer.request.see_head && transfer.response.status >= 200) {
+    transfer.request.see_head(transfer.response.status, transfer.response.headers);
   }
   return size * count;
 }

@@ -23,6 +23,8 @@ struct ClientRequest {
   // not known beforehand.
   std::function<std::size_t(char* buffer, std::size_t size)> read_body;
   std::int64_t body_length = -1;
+  // Sees the answer's status and headers as soon as they have come: its body may never end well.
+  std::function<void(unsigned status, const Headers& headers)> see_head;
   // Gets the answer's body piece by piece if its status is below 300; false stops.
   std::function<bool(std::string_view)> write_body;
   std::chrono::milliseconds connect_time{10000};

@@ -29,6 +29,7 @@ constexpr std::size_t kLongestTarget = 8 * 1024;
 constexpr std::chrono::seconds kHearOut{2};
 constexpr std::size_t kMostHeardOut = 64 << 20;
 constexpr std::size_t kBufferBeyondHead = 64 * 1024;
+constexpr std::size_t kMostPart = 256 * 1024;      // of a body that is read whole
 constexpr std::size_t kLeftoverBody = 256 * 1024;  // so much nobody read is skipped, not more
 
 Error connection_lost() { return Error(Errc::gone, "the client has gone"); }
@@ -334,7 +335,9 @@ asio::awaitable<Result<std::string>> HttpConnection<Stream>::read_body(std::size
   std::string body;
   if (head_.length.value_or(0) > most)
     co_return fail(Errc::exhausted, "the body is larger than " + std::to_string(most) + " bytes");
-  std::string part(std::min<std::size_t>(most + 1, head_.length.value_or(16 * 1024) + 1), '\0');
+  // As much as comes at once, and not all that is announced: that may never come.
+  std::size_t at_once = std::min<std::size_t>(most, head_.length.value_or(16 * 1024));
+  std::string part(std::min(at_once, kMostPart) + 1, '\0');
   for (;;) {
     std::size_t n = CO_TRY(co_await read_some(part));
     if (n == 0) co_return body;

@@ -21,7 +21,7 @@ json::parse_options strict() {
   return options;
 }
 
-// Finds a name that occurs twice in one object: two readers could take different ones.
+// Finds a name that occurs twice in one object: two readers could take different ones. Counts.
 struct NamesHandler {
   constexpr static std::size_t max_object_size = std::size_t(-1);
   constexpr static std::size_t max_array_size = std::size_t(-1);
@@ -31,18 +31,25 @@ struct NamesHandler {
   std::vector<std::set<std::string>> objects;
   std::string key;
   std::string twice;
+  std::size_t most_values = kAnyNumber;
+  std::size_t values = 0;
 
+  bool count(json::error_code& ec) {
+    if (++values <= most_values) return true;
+    ec = json::error::array_too_large;  // Told in other words.
+    return false;
+  }
   bool on_document_begin(json::error_code&) { return true; }
   bool on_document_end(json::error_code&) { return true; }
-  bool on_object_begin(json::error_code&) {
+  bool on_object_begin(json::error_code& ec) {
     objects.emplace_back();
-    return true;
+    return count(ec);
   }
   bool on_object_end(std::size_t, json::error_code&) {
     objects.pop_back();
     return true;
   }
-  bool on_array_begin(json::error_code&) { return true; }
+  bool on_array_begin(json::error_code& ec) { return count(ec); }
   bool on_array_end(std::size_t, json::error_code&) { return true; }
   bool on_key_part(json::string_view part, std::size_t, json::error_code&) {
     key.append(part.data(), part.size());
@@ -55,13 +62,13 @@ struct NamesHandler {
     return true;
   }
   bool on_string_part(json::string_view, std::size_t, json::error_code&) { return true; }
-  bool on_string(json::string_view, std::size_t, json::error_code&) { return true; }
+  bool on_string(json::string_view, std::size_t, json::error_code& ec) { return count(ec); }
   bool on_number_part(json::string_view, json::error_code&) { return true; }
-  bool on_int64(std::int64_t, json::string_view, json::error_code&) { return true; }
-  bool on_uint64(std::uint64_t, json::string_view, json::error_code&) { return true; }
-  bool on_double(double, json::string_view, json::error_code&) { return true; }
-  bool on_bool(bool, json::error_code&) { return true; }
-  bool on_null(json::error_code&) { return true; }
+  bool on_int64(std::int64_t, json::string_view, json::error_code& ec) { return count(ec); }
+  bool on_uint64(std::uint64_t, json::string_view, json::error_code& ec) { return count(ec); }
+  bool on_double(double, json::string_view, json::error_code& ec) { return count(ec); }
+  bool on_bool(bool, json::error_code& ec) { return count(ec); }
+  bool on_null(json::error_code& ec) { return count(ec); }
   bool on_comment_part(json::string_view, json::error_code&) { return true; }
   bool on_comment(json::string_view, json::error_code&) { return true; }
 };
@@ -88,10 +95,13 @@ std::size_t utf8_length(std::string_view text) noexcept {
 
 }  // namespace
 
-Result<json::value> parse_json(std::string_view text) {
+Result<json::value> parse_json(std::string_view text, std::size_t most_values) {
   json::error_code ec;
   json::basic_parser<NamesHandler> names(strict());
+  names.handler().most_values = most_values;
   names.write_some(false, text.data(), text.size(), ec);
+  if (names.handler().values > most_values)
+    return fail(Errc::invalid, "the JSON has more than " + std::to_string(most_values) + " values");
   if (!ec && !names.handler().twice.empty())
     return fail(Errc::invalid, "the name \"" + repair_utf8(names.handler().twice.substr(0, 200)) +
                                    "\" occurs twice");

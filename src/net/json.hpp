@@ -12,8 +12,10 @@ namespace asr {
 
 namespace json = boost::json;
 
-// UTF-8 only, at most 64 levels, no name twice in one object.
-Result<json::value> parse_json(std::string_view text);
+// UTF-8 only, at most 64 levels, no name twice in one object. A value takes many times the memory
+// of its text: whoever takes long texts says how many values there may be.
+inline constexpr std::size_t kAnyNumber = static_cast<std::size_t>(-1);
+Result<json::value> parse_json(std::string_view text, std::size_t most_values = kAnyNumber);
 
 // As text, numbers as people write them: 0.5, not 5E-1.
 std::string to_text(const json::value& value);

@@ -7,6 +7,15 @@
 namespace asr {
 namespace {
 
+TEST(Json, TakesNoMoreValuesThanItMay) {
+  EXPECT_TRUE(parse_json("[1,true,null,\"x\"]", 5));
+  auto over = parse_json("[1,true,null,\"x\"]", 4);
+  ASSERT_FALSE(over);
+  EXPECT_EQ(over.error().what, "the JSON has more than 4 values");
+  EXPECT_FALSE(parse_json("{\"a\":{\"b\":[]}}", 2));
+  EXPECT_TRUE(parse_json("{\"a\":{\"b\":[]}}", 3));
+}
+
 TEST(Json, StrangersTextIsBounded) {
   EXPECT_TRUE(parse_json(R"({"a":[1,2.5,"x",null,true]})"));
   EXPECT_FALSE(parse_json(std::string(100'000, '[')));

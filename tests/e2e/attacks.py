@@ -26,6 +26,38 @@ CASES = {
     "F10": ("watches of storms", "archives a_storm_is_bounded", "archives changes_are_told"),
     "F13": ("names that speak to logs and terminals", "files round_trip", "settings a_log_for_people_keeps_its_lines"),
     "F14": ("volumes in places that are not theirs", "restart bad_ones"),
+    "I01": ("nonsense on an interpreter's channel", "interpreter_attacks nonsense", "interpreters nonsense_on_the_channel",
+            "interpreters a_line_without_an_end", "interpreters strange_shapes"),
+    "I02": ("forged results, errors and ends of cells", "interpreter_attacks forged_for_others",
+            "interpreter_attacks forged_for_itself", "interpreter_attacks a_cell_that_ends_itself",
+            "interpreter_attacks the_next_cell_is_ended_before_it_began", "interpreters forged_results_are_its_own"),
+    "I03": ("forged names of files, questions and completions", "interpreter_attacks files_that_it_did_not_make",
+            "interpreter_attacks questions_that_nobody_answers", "interpreter_attacks completions"),
+    "I04": ("floods of the channel and of the output, within cells and between them",
+            "interpreter_attacks a_line_of_a_hundred_megabytes", "interpreter_attacks a_result_of_a_hundred_megabytes",
+            "interpreter_attacks small_results_without_end", "interpreter_attacks pictures_without_end", "interpreter_attacks between_cells",
+            "interpreter_attacks output_between_cells"),
+    "I05": ("descriptors closed, exchanged and used up", "interpreter_attacks closed_and_exchanged",
+            "interpreter_attacks closed_and_never_over", "interpreter_attacks none_to_be_had", "interpreter_attacks never_blocking",
+            "interpreters closed_descriptors"),
+    "I06": ("replaced functions and modules", "interpreter_attacks modules_and_functions", "interpreters replaced_functions"),
+    "I07": ("the interpreter's own objects, through frames and the collector", "interpreter_attacks the_interpreters_own_objects"),
+    "I08": ("threads and processes that stay after their cell", "interpreter_attacks threads_and_processes_that_stay",
+            "interpreter_attacks processes_without_end", "interpreters what_it_leaves_running"),
+    "I09": ("forks of the interpreter that go on", "interpreter_attacks a_fork_that_comes_back",
+            "interpreter_attacks a_fork_that_goes_on_talking", "interpreter_attacks two_interpreters_on_one_channel"),
+    "I10": ("cells that do not let go", "interpreter_attacks interrupts_are_ignored", "interpreter_attacks ends_that_are_none",
+            "interpreter_attacks asleep_for_good", "interpreters one_that_does_not_let_go_is_replaced"),
+    "I11": ("values that cannot be shown: deep, huge, endless, no text", "interpreter_values shown_or_not_the_interpreter_lives",
+            "interpreter_values recursion_without_a_limit", "interpreter_values shown_forever"),
+    "I12": ("files that become artifacts: many, huge, links, odd names", "interpreter_values more_than_is_kept",
+            "interpreter_values more_bytes_than_are_kept", "interpreter_values names", "interpreter_values names_that_are_no_text",
+            "interpreter_values links_and_things_that_are_no_files", "interpreter_values files_that_become_links_meanwhile",
+            "interpreter_values folders_without_end", "interpreters artifacts_are_bounded"),
+    "I13": ("what is prepared for the next interpreter", "interpreter_values modules_in_the_place_of_its_own",
+            "interpreter_values an_interpreter_that_does_not_start", "interpreter_values variables_that_steer_an_interpreter",
+            "interpreter_values interpreters_without_end"),
+    "I14": ("the same in JavaScript and Bash", "interpreter_values javascript_against_itself", "interpreter_values bash_against_itself"),
     "N01": ("programs that ignore the proxy", "network only_the_hosts_of_the_list"),
     "N10": ("names that the sandbox resolves itself", "network names_that_lead_to_this_machine_need_a_word_for_it"),
     "N11": ("lists that are empty, wrong, or change", "network a_new_list_counts_at_once", "network who_may_open_what"),
@@ -142,13 +174,14 @@ def cases_of(module, name):
     return [case for case, (_, *tests) in CASES.items() if test in tests]
 
 
-def keep(case, test, well):
-    """Adds how one test went."""
+def keep(case, test, well, attempts=1, proven=0):
+    """Adds how one test went: what it tried inside, and what of it worked outside."""
     def with_it(old):
-        tests = {**old.get("tests", {}), test: well}
+        tests, counts = {**old.get("tests", {}), test: well}, {**old.get("counts", {}), test: [attempts, proven]}
         failed = sorted(name for name, went_well in tests.items() if not went_well)
+        tried, shown = (sum(counts.get(name, [1, 0])[i] for name in tests) for i in (0, 1))
         return {"case": case, "title": (CASES.get(case) or ELSEWHERE[case])[0], "result": "breached" if failed else "held",
-                "attempts": len(tests), "proven": 0, "reason": ", ".join(failed), "tests": tests}
+                "attempts": tried, "proven": shown, "reason": ", ".join(failed), "tests": tests, "counts": counts}
     change(case, with_it)
 
 

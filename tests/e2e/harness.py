@@ -54,6 +54,8 @@ def needs(*programs):
 class Case(unittest.TestCase):
     """Adds words for what most tests ask, and keeps how those went that stand for an attack."""
 
+    attempts, proven = 1, 0  # of the attack: how often it was tried inside, and how often it worked outside
+
     def run(self, result=None):
         result = result if result is not None else self.defaultTestResult()
         before = len(result.failures) + len(result.errors), len(result.skipped)
@@ -62,7 +64,7 @@ class Case(unittest.TestCase):
         if after[1] == before[1]:
             module = os.path.splitext(os.path.basename(sys.modules[type(self).__module__].__file__))[0]
             for case in attacks.cases_of(module, self._testMethodName):
-                attacks.keep(case, self._testMethodName, after == before)
+                attacks.keep(case, self._testMethodName, after == before, self.attempts, self.proven)
         return result
 
     def assert_ran(self, done, out=None):

@@ -11,7 +11,7 @@ from harness import BINARY, PLATFORM_ERROR, USAGE_ERROR, Case, exec_json, run, s
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MAN_PAGE = os.path.join(ROOT, "docs", "man", "agent-sandbox.1")
-COMMANDS = ["exec", "shell", "tour", "doctor", "completion"]
+COMMANDS = ["exec", "shell", "python", "node", "bash", "judge", "tour", "doctor", "completion"]
 GROUPS = {"session": ["create", "list", "get", "usage", "pause", "resume", "rm"],
           "volume": ["create", "list", "get", "rm"]}
 VERBS = [f"{group} {verb}" for group, verbs in GROUPS.items() for verb in verbs]

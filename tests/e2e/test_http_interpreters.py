@@ -5,6 +5,7 @@ import threading
 import time
 import unittest
 
+from harness import needs
 from http_harness import HttpCase, until
 
 CHART = "application/vnd.agent-sandbox.chart+json"
@@ -65,6 +66,26 @@ class Python(InterpreterCase):
         self.assertEqual(self.execute("%%bash\necho $((6*7))")["stdout"], "42\n")
         self.assertIn("pip", self.execute("%pip --version")["stdout"])
         self.assertEqual(self.text("'100%d' % 5"), "'1005'")
+        self.assertEqual(self.text("word = 'filled'\nsaid = !echo {word}\nsaid.s, _exit_code"), "('filled', 0)")
+        self.assertEqual(self.execute("!exit 3")["status"], "ok")
+        self.assertEqual(self.execute("%nonsense")["error"]["name"], "NameError")
+        self.assertEqual(self.execute("%%html\n<b>x</b>")["results"][0]["text/html"], "<b>x</b>")
+        self.execute("%env COLOUR=red")
+        self.assertEqual(self.execute("!echo $COLOUR")["stdout"], "red\n")
+
+    def test_what_pip_installs_can_be_imported(self):
+        self.execute("""
+import zipfile
+with zipfile.ZipFile('/tmp/tiny-1.0-py3-none-any.whl', 'w') as wheel:
+    wheel.writestr('tiny.py', 'x = 5')
+    wheel.writestr('tiny-1.0.dist-info/METADATA', 'Metadata-Version: 2.1\\nName: tiny\\nVersion: 1.0\\n')
+    wheel.writestr('tiny-1.0.dist-info/WHEEL', 'Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')
+    wheel.writestr('tiny-1.0.dist-info/RECORD', '')
+""")
+        answer = self.execute("%pip install --no-index /tmp/tiny-1.0-py3-none-any.whl", timeout_s=60)
+        self.assertIsNone(answer["error"], answer["stderr"])
+        self.assertEqual(self.text("import tiny; tiny.x"), "5")
+        self.assertEqual(self.execute("%pip install --no-index no-such-thing", timeout_s=60)["status"], "error")
 
     def test_threads_and_processes(self):
         code = """
@@ -96,6 +117,44 @@ display(Drawn(), 7)
         self.assertEqual(base64.b64decode(results[0]["image/png"]), b"\x89PNG")
         self.assertNotIn("image/svg+xml", results[0])
         self.assertEqual(results[2]["application/json"], {"a": [1, 2]})
+
+    def test_every_kind_of_picture(self):
+        code = """
+class Drawn:
+    def _repr_html_(self): return "<b>"
+    def _repr_markdown_(self): return "**b**"
+    def _repr_latex_(self): return "$b$"
+    def _repr_svg_(self): return "<svg/>"
+    def _repr_jpeg_(self): return b"\\xff\\xd8"
+    def _repr_pdf_(self): return b"%PDF"
+    def _repr_json_(self): return {"b": [1, None]}
+    def _repr_javascript_(self): return "b()"
+class Bundled:
+    def _repr_mimebundle_(self, include=None, exclude=None): return {"text/x-own": "own", "image/png": b"\\x89PNG"}, {"width": 5}
+display(Bundled())
+Drawn()
+"""
+        answer = self.execute(code)
+        bundled, drawn = answer["results"]
+        self.assertEqual((bundled["text/x-own"], base64.b64decode(bundled["image/png"])), ("own", b"\x89PNG"))
+        self.assertEqual({mime: drawn[mime] for mime in drawn if "/" in mime and mime != "text/plain"}, {
+            "text/html": "<b>", "text/markdown": "**b**", "text/latex": "$b$", "image/svg+xml": "<svg/>", "application/javascript": "b()",
+            "image/jpeg": base64.b64encode(b"\xff\xd8").decode(), "application/pdf": base64.b64encode(b"%PDF").decode(),
+            "application/json": {"b": [1, None]}})
+        self.assertEqual([(a["name"], a["mime"]) for a in answer["artifacts"]],
+                         [("result-1-1.png", "image/png"), ("result-1-2.jpg", "image/jpeg")])
+
+    def test_charts_as_numbers(self):
+        chart = lambda code: self.execute("import matplotlib.pyplot as plt\n" + code + "\nplt.show()", timeout_s=60)["results"][0][CHART]
+        boxes = chart("plt.boxplot([[1, 2, 3, 4, 5], [2, 4, 6, 8, 40]])")
+        self.assertEqual(boxes["type"], "box_and_whisker")
+        self.assertEqual([(e["median"], e["outliers"]) for e in boxes["elements"]], [(3, []), (6, [40])])
+        lines = chart("plt.plot([1, 10, 100], label='a'); plt.plot([2, 20, 200]); plt.yscale('log'); plt.ylabel('weight [kg]')")
+        self.assertEqual((lines["y_scale"], lines["y_unit"], [e["label"] for e in lines["elements"]]), ("log", "kg", ["a", "series 2"]))
+        dates = chart("import datetime; plt.plot([datetime.date(2020, 1, 1), datetime.date(2020, 1, 2)], [1, 2])")
+        self.assertEqual((dates["x_scale"], dates["elements"][0]["points"][0][0]), ("datetime", "2020-01-01"))
+        groups = chart("import numpy; plt.bar([0, 1], [1, 2], .4, label='x'); plt.bar([.4, 1.4], [3, numpy.nan], .4, label='y')")
+        self.assertEqual([(e["group"], e["value"]) for e in groups["elements"]], [("x", 1), ("x", 2), ("y", 3), ("y", None)])
 
     def test_figures_show_themselves(self):
         answer = self.execute("""
@@ -295,6 +354,19 @@ class OtherLanguages(InterpreterCase):
         self.assertEqual(js("for (;;) {}", timeout_s=0.5)["status"], "timeout")
         self.assertEqual(js("x")["results"][0]["text/plain"], "21")
         self.assertEqual(js("await new Promise(() => {})", timeout_s=0.5)["restarted"], False)
+
+    @needs("node")
+    def test_typescript(self):
+        ts = lambda code, **more: self.execute(code, language="typescript", **more)
+        answer = ts("interface Point { x: number }\nconst p: Point = { x: 20 };\nfunction twice<T extends Point>(of: T): number { return of.x * 2 }\n"
+                    "enum Colour { Red = 5 }\ntwice(p) + Colour.Red", timeout_s=60)
+        if answer["error"] and "TypeScript needs" in answer["error"]["value"]:
+            self.assertIn("npm install typescript", answer["error"]["value"])
+            self.skipTest("this machine's Node has no TypeScript, and it is told so")
+        self.assertEqual(([r["text/plain"] for r in answer["results"]], answer["error"]), (["45"], None))
+        self.assertEqual(ts("(p as any).x", timeout_s=60)["results"][0]["text/plain"], "20")
+        self.assertEqual(ts("let wrong: = 5", timeout_s=60)["error"]["name"], "SyntaxError")
+        self.assertEqual(self.execute("let p: number = 5", language="javascript")["error"]["name"], "SyntaxError")
 
     def test_bash(self):
         sh = lambda code, **more: self.execute(code, language="bash", **more)

@@ -19,6 +19,7 @@ KINDS = {
     "make": {"nobody": 401, "wrong": 401, "viewer": 403, "other": OK, "owner": OK, "operator": OK, "admin": OK},
     "own": {"nobody": 401, "wrong": 401, "viewer": 403, "other": 404, "operator": 404, "admin": 404, "owner": OK},
     "see own": {"nobody": 401, "wrong": 401, "viewer": 404, "other": 404, "operator": 404, "admin": 404, "owner": OK},
+    "not shared": {"nobody": 401, "wrong": 401, "viewer": 404, "other": 404, "owner": OK, "operator": OK, "admin": OK},
     "admin": {"nobody": 401, "wrong": 401, "viewer": 403, "other": 403, "owner": 403, "operator": 403, "admin": OK},
 }
 FILE = "?path=/workspace/f"
@@ -64,6 +65,9 @@ RULES = {
     "removeArtifact": ("use", "", None),
     "createVolume": ("make", "", {"name": "{new}", "size": "16M"}), "listVolumes": ("any key", "", None),
     "getVolume": ("see own", "", None), "deleteVolume": ("own", "", None),
+    "submitBatch": ("make", "", {"items": [{"id": "a", "code": "true", "language": "bash"}]}),
+    "listBatches": ("any key", "", None), "getBatch": ("not shared", "", None), "readVerdicts": ("not shared", "", None),
+    "cancelBatch": ("use", "", None),
 }
 # After these the session is not as it was, so the next caller gets a new one.
 USE_IT_UP = {"deleteSession", "pauseSession", "resumeSession", "unshareSession", "removeFile", "moveFile",
@@ -163,6 +167,9 @@ class Matrix(HttpCase):
         names = {**scene.names, "new": f"v{self.names_made}", "volume": f"v{self.names_made}"}
         if name in ("getVolume", "deleteVolume"):
             self.callers["owner"].expect(201, "POST", "/api/volumes", {"name": names["volume"], "size": "16M"})
+        if name in ("getBatch", "readVerdicts", "cancelBatch"):
+            made = self.callers["owner"].expect(202, "POST", "/api/batch", {**RULES["submitBatch"][2], "background": True})
+            names["batch"] = made.json["batch_id"]
         if name == "revokeKey":
             names["key"] = self.admin.make_key().key_id
         if name == "deleteWebhook":
