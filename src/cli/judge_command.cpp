@@ -180,13 +180,13 @@ void add_judge_command(CLI::App& app, Invocation& invocation) {
       ->capture_default_str();
   command->add_option("--at-once", options->at_once, "As many are sent at a time")
       ->type_name("COUNT")
-      ->check(CLI::Range(std::size_t{1}, RemoteBatch::kMostItems));
+      ->check(CLI::Range(std::size_t{1}, RemoteBatch::kMostItems).description(""));
   command->add_option("--wall", options->defaults.wall_s, "Seconds a program may take")
       ->type_name("SECONDS")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Validator(CLI::PositiveNumber).description(""));
   command->add_option("--memory", options->defaults.memory_mb, "Mebibytes a program may use")
       ->type_name("COUNT")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Validator(CLI::PositiveNumber).description(""));
   command->add_flag("--json", options->json, "The summary as JSON");
   command->footer(
       "A line of the dataset is an item of POST /api/batch, a problem of HumanEval or one of MBPP. "

@@ -165,7 +165,7 @@ void add_prompt_command(CLI::App& app, Invocation& invocation, const Verb& verb,
       ->capture_default_str();
   command->add_option("--timeout", options->timeout, "Seconds each cell may take")
       ->type_name("SECONDS")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Validator(CLI::NonNegativeNumber).description(""));
   command->footer(
       "Variables stay from cell to cell. Tab completes, Ctrl-C interrupts a cell and keeps the "
       "variables,\nCtrl-D leaves. Without --session a new session is used, and removed at the end. "

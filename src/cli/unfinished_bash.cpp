@@ -231,6 +231,7 @@ class BashReader {
       names_function_ = true;
     } else if (word == "fi" || word == "done" || word == "esac" || word == "}") {
       close(word);
+      at_command_ = true;  // "done }" needs nothing between.
     }
   }
 

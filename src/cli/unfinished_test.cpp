@@ -122,7 +122,8 @@ TEST(Unfinished, BashThatIsComplete) {
           "echo \"it's\"",
           "cat <<A <<B\na\nA\nb\nB",
           "echo {a,b}",
-          "{ echo; }"});
+          "{ echo; }",
+          "f() { while :; do break; done }"});
 }
 
 TEST(Unfinished, BashThatGoesOn) {

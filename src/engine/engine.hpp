@@ -74,7 +74,7 @@ struct PoolOptions {
   std::uint32_t size = 8;
   std::uint32_t refill_at_once = 2;  // sandboxes being made at the same time
   // Done to each before it may be handed out; may be empty.
-  std::function<asio::awaitable<void>(std::shared_ptr<Sandbox>)> prepare;
+  std::function<asio::awaitable<void>(std::shared_ptr<Sandbox>)> prepare = nullptr;
 };
 
 // A volume with a size is a file system of its own, and the size holds. One without is a folder.

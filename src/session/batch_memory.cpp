@@ -42,7 +42,8 @@ void Batches::forget(const std::shared_ptr<Batch>& batch) {
   all_.erase(batch->id());
   kept_bytes_ -= batch->bytes();
   auto own = kept_of_.find(batch->owner());
-  if (own != kept_of_.end() && (own->second -= batch->bytes()) == 0) kept_of_.erase(own);
+  own->second -= batch->bytes();
+  if (own->second == 0) kept_of_.erase(own);
 }
 
 // Sleeps until the first may be forgotten; ends when there is none, and is begun with the next end.

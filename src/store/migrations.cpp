@@ -160,7 +160,16 @@ CREATE TABLE usage (
 ) STRICT, WITHOUT ROWID;
 )sql";
 
-constexpr std::array kMigrations{kFirst};
+// What cells made may outlive the session; how much that is, is known when it has ended.
+constexpr std::string_view kKeptArtifacts = R"sql(
+ALTER TABLE sessions ADD COLUMN keep_artifacts INTEGER NOT NULL DEFAULT 0
+  CHECK (keep_artifacts IN (0, 1));
+ALTER TABLE sessions ADD COLUMN artifact_bytes INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX sessions_keeping ON sessions (owner, ended_ms, id)
+  WHERE keep_artifacts = 1 AND ended_ms IS NOT NULL;
+)sql";
+
+constexpr std::array kMigrations{kFirst, kKeptArtifacts};
 
 Result<std::int64_t> number(Database& database, std::string_view pragma) {
   Statement statement = TRY(database.query(pragma));

@@ -76,6 +76,19 @@ TEST_F(Migrations, ADatabaseOfAnotherProgramIsRefused) {
   EXPECT_EQ(migrate(*db_, kSteps).error().code, Errc::conflict);
 }
 
+TEST_F(Migrations, SessionsOfTheFirstShapeKeepNoArtifacts) {
+  must(migrate(*db_, schema_migrations().first(1)));
+  must(db_->script(
+      "INSERT INTO sessions (id, owner, provider, environment, state, persistent,"
+      " created_ms, expires_ms, idle_ms, active_ms, end_reason, url, labels, sandbox,"
+      " isolation, sealed, spec) VALUES ('s', 'o', 'p', 'e', 'ready', 0, 1, 2, 3, 4, '',"
+      " 'u', '{}', 'b', '[]', x'00', '{}')"));
+  reopen();
+  must(migrate(*db_));
+  EXPECT_EQ(number("SELECT keep_artifacts + artifact_bytes FROM sessions WHERE id = 's'"), 0);
+  EXPECT_EQ(must(schema_version(*db_)), static_cast<std::int64_t>(schema_migrations().size()));
+}
+
 TEST_F(Migrations, TheShapeOfTheStoreIsSound) {
   must(migrate(*db_));
   Statement row = must(db_->query("PRAGMA integrity_check"));

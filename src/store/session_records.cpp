@@ -35,19 +35,20 @@ Result<void> check_labels(Database& database, std::string_view labels) {
 }  // namespace
 
 void read_session(const Statement& row, SessionRecord& r) {
-  row.read(r.id, r.owner, r.provider, r.environment, r.state, r.persistent, r.created_ms,
-           r.expires_ms, r.idle_ms, r.active_ms, r.ended_ms, r.end_reason, r.url, r.labels,
-           r.sandbox, r.isolation, r.sealed, r.spec);
+  row.read(r.id, r.owner, r.provider, r.environment, r.state, r.persistent, r.keep_artifacts,
+           r.created_ms, r.expires_ms, r.idle_ms, r.active_ms, r.ended_ms, r.end_reason, r.url,
+           r.labels, r.sandbox, r.isolation, r.sealed, r.spec);
 }
 
 Result<void> insert_session(Database& database, const SessionRecord& r) {
   static const std::string kInsert = "INSERT INTO sessions (" + std::string(kSessionColumns) +
                                      ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12,"
-                                     " ?13, ?14, ?15, ?16, ?17, ?18)";
+                                     " ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
   TRY(check_labels(database, r.labels));
   TRY(database.execute(kInsert, r.id, r.owner, r.provider, r.environment, r.state, r.persistent,
-                       r.created_ms, r.expires_ms, r.idle_ms, r.active_ms, r.ended_ms, r.end_reason,
-                       r.url, r.labels, r.sandbox, r.isolation, Blob{r.sealed}, r.spec));
+                       r.keep_artifacts, r.created_ms, r.expires_ms, r.idle_ms, r.active_ms,
+                       r.ended_ms, r.end_reason, r.url, r.labels, r.sandbox, r.isolation,
+                       Blob{r.sealed}, r.spec));
   return index_labels(database, r.id, r.labels);
 }
 
@@ -91,6 +92,28 @@ Result<void> update_session_request(Database& database, std::string_view id, std
                                     std::string_view sealed) {
   return change_one(database, named(id), "UPDATE sessions SET spec = ?2, sealed = ?3 WHERE id = ?1",
                     id, spec, Blob{sealed});
+}
+
+Result<void> update_session_artifacts(Database& database, std::string_view id, bool keep,
+                                      std::int64_t bytes) {
+  return change_one(database, named(id),
+                    "UPDATE sessions SET keep_artifacts = ?2, artifact_bytes = ?3 WHERE id = ?1",
+                    id, keep, bytes);
+}
+
+Result<std::int64_t> forget_artifacts_beyond(Database& database, std::string_view owner,
+                                             std::int64_t bytes) {
+  return database.execute(
+      "UPDATE sessions SET keep_artifacts = 0 WHERE id IN (SELECT id FROM (SELECT id,"
+      " sum(artifact_bytes) OVER (ORDER BY ended_ms DESC, id) AS together FROM sessions"
+      " WHERE owner = ?1 AND keep_artifacts = 1 AND ended_ms IS NOT NULL) WHERE together > ?2)",
+      owner, bytes);
+}
+
+Result<std::vector<std::string>> sessions_with_artifacts(Database& database) {
+  auto read = [](const Statement& row, std::string& id) { row.read(id); };
+  return all_rows<std::string>(
+      database, read, "SELECT id FROM sessions WHERE keep_artifacts = 1 AND ended_ms IS NOT NULL");
 }
 
 Result<void> touch_sessions(Database& database,

@@ -28,6 +28,7 @@ struct SessionRecord {
   std::string sealed;   // what must stay secret, sealed by the caller
   std::string sandbox;  // what the provider needs to find it again
   bool persistent = false;
+  bool keep_artifacts = false;  // when it ends
   std::int64_t created_ms = 0;
   std::int64_t expires_ms = 0;  // 0: never
   std::int64_t idle_ms = 0;     // how long it may be idle; 0: for ever
@@ -54,6 +55,16 @@ Result<void> update_session_sandbox(Database& database, std::string_view id,
 
 Result<void> update_session_request(Database& database, std::string_view id, std::string_view spec,
                                     std::string_view sealed);
+
+// `bytes`: how much they are, once it ends.
+Result<void> update_session_artifacts(Database& database, std::string_view id, bool keep,
+                                      std::int64_t bytes);
+// Of the owner's sessions that have ended, the newest keep theirs, up to so much together. How many
+// do no longer.
+Result<std::int64_t> forget_artifacts_beyond(Database& database, std::string_view owner,
+                                             std::int64_t bytes);
+// Those that have ended and keep theirs.
+Result<std::vector<std::string>> sessions_with_artifacts(Database& database);
 
 // Those that have gone in the meantime are passed over.
 Result<void> touch_sessions(Database& database,

@@ -1,5 +1,6 @@
 #include "store/session_records.hpp"
 
+#include <algorithm>
 #include <set>
 
 #include "store/paging.hpp"
@@ -109,6 +110,7 @@ TEST_F(Sessions, UpdatingWhatIsNotThereIsNotFound) {
   EXPECT_EQ(update_session_times(*db_, "x", 1, 2, 3).error().code, Errc::not_found);
   EXPECT_EQ(update_session_labels(*db_, "x", "{}").error().code, Errc::not_found);
   EXPECT_EQ(update_session_sandbox(*db_, "x", "", "", "").error().code, Errc::not_found);
+  EXPECT_EQ(update_session_artifacts(*db_, "x", true, 0).error().code, Errc::not_found);
   EXPECT_FALSE(must(remove_session(*db_, "x")));
 }
 
@@ -134,6 +136,32 @@ TEST_F(Sessions, TheLongEndedAreRemovedWithAllTheyHave) {
   EXPECT_TRUE(must(shares_of(*db_, "s1")).empty());
   EXPECT_TRUE(must(remove_session(*db_, "s2")));
   EXPECT_TRUE(find_session(*db_, "s3"));
+}
+
+TEST_F(Sessions, TheNewestKeepTheirArtifacts) {
+  for (const char* id : {"s1", "s2", "s3", "s4", "s5", "other"}) add(id);
+  must(db_->script("UPDATE sessions SET owner = 'bob' WHERE id = 'other'"));
+  std::int64_t ended = 0;
+  for (const char* id : {"s1", "s2", "s3", "other"}) {
+    must(update_session_state(*db_, id, "gone", "", ++ended));
+    must(update_session_artifacts(*db_, id, true, 100));
+  }
+  must(update_session_state(*db_, "s4", "gone", "", ++ended));
+  must(update_session_artifacts(*db_, "s5", true, 0));  // It lives.
+  EXPECT_TRUE(must(find_session(*db_, "s5")).keep_artifacts);
+  EXPECT_FALSE(must(find_session(*db_, "s4")).keep_artifacts);
+  auto keeping = [&] {
+    Ids ids = must(sessions_with_artifacts(*db_));
+    std::sort(ids.begin(), ids.end());
+    return ids;
+  };
+  EXPECT_EQ(keeping(), (Ids{"other", "s1", "s2", "s3"}));
+  EXPECT_EQ(must(forget_artifacts_beyond(*db_, "alice", 300)), 0);
+  EXPECT_EQ(must(forget_artifacts_beyond(*db_, "alice", 200)), 1);
+  EXPECT_EQ(keeping(), (Ids{"other", "s2", "s3"}));
+  EXPECT_EQ(must(forget_artifacts_beyond(*db_, "alice", 50)), 2);
+  EXPECT_EQ(keeping(), (Ids{"other"}));
+  EXPECT_TRUE(must(find_session(*db_, "s5")).keep_artifacts);
 }
 
 TEST_F(Sessions, AreListedFromNewToOld) {

@@ -56,14 +56,16 @@ KINDS = {
         "javascript": "const x = []; for (;;) x.push(Buffer.alloc(1 << 20, 1))",
         "c": "#include <stdlib.h>\n#include <string.h>\nint main(void) {{ for (;;) memset(malloc(1 << 20), 1, 1 << 20); }}"}),
     "forking": (1, "time_limit", SHORT, {
-        "python": "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass", "bash": "f() {{ f | f & f; }}; while :; do f; done 2>/dev/null",
+        "python": "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass",
+        "bash": "f() {{ f | f & f; }}; while :; do f; done 2>/dev/null",
         "javascript": "for (;;) try {{ require('child_process').spawn('sleep', ['1000']).on('error', () => 0) }} catch {{}}",
         "c": "#include <unistd.h>\nint main(void) {{ for (;;) fork(); }}"}),
     "leaving": (1, "accepted", {}, {
         "python": "import os, time\nfor _ in range(10):\n    if os.fork() == 0: time.sleep(1000)\nprint({n} + 1)",
         "bash": "for i in 1 2 3; do sleep 1000 & done; setsid sleep 1000 & echo $(({n} + 1))",
         "javascript": "require('child_process').spawn('sleep', ['1000'], {{detached: true}}); console.log({n} + 1); process.exit(0)",
-        "c": '#include <stdio.h>\n#include <unistd.h>\nint main(void) {{ printf("%d\\n", {n} + 1); fflush(stdout); for (int i = 0; i < 5; ++i) if (!fork()) sleep(1000); }}'}),
+        "c": '#include <stdio.h>\n#include <unistd.h>\nint main(void) {{ printf("%d\\n", {n} + 1); fflush(stdout);'
+             " for (int i = 0; i < 5; ++i) if (!fork()) sleep(1000); }}"}),
     "unbuilt": (1, "compile_error", {}, {"c": "int main(void) {{ return {n} }}"}),
 }
 SOURCES = 20  # of C, so that most are built once: compilers are not what is tried

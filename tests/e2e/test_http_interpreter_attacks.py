@@ -193,7 +193,8 @@ class Descriptors(AttackCase):
         self.works()
 
     def test_none_to_be_had(self):
-        for program in ("import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))", "files = []\nwhile True: files.append(os.dup(0))",
+        for program in ("import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))",
+                "files = []\nwhile True: files.append(os.dup(0))",
                         "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))",
                         "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 20, 1 << 20))"):
             with self.subTest(program=program):
@@ -212,7 +213,8 @@ class Replaced(AttackCase):
     SNIPPETS = (
         "import builtins; builtins.print = None", "import builtins; del builtins.__import__", "import builtins; builtins.__dict__.clear()",
         "sys.modules.clear()", "sys.modules['json'] = sys.modules['os'] = None", "json.JSONEncoder.encode = lambda *a: 'x'",
-        "json.dumps = json.loads = None", "os.write = lambda *a: 0", "os.write = lambda *a: 10**9", "os.getpid = lambda: 1", "os.scandir = None",
+        "json.dumps = json.loads = None", "os.write = lambda *a: 0", "os.write = lambda *a: 10**9", "os.getpid = lambda: 1",
+        "os.scandir = None",
         "sys.stdout = sys.stderr = None", "sys.stdout = 5", "sys.displayhook = None", "sys.excepthook = None", "time.time = lambda: 'x'",
         "import ast; ast.parse = None", "import traceback; traceback.format_exception = None", "sys.settrace(lambda *a: 1/0)",
         "sys.setprofile(lambda *a: 1/0)", "sys.setrecursionlimit(sys.getrecursionlimit() - 900)", "sys.path[:] = sys.meta_path[:] = []",
@@ -220,7 +222,8 @@ class Replaced(AttackCase):
         "globals().clear()", "In = Out = _ = None", "signal.setitimer(signal.ITIMER_REAL, .001, .001)",
         "signal.signal(signal.SIGALRM, lambda *a: 1/0); signal.setitimer(signal.ITIMER_REAL, .01, .01)",
         "os.environ.clear(); os.chdir('/'); os.umask(0o777)", "import gc; gc.set_threshold(1); gc.set_debug(gc.DEBUG_LEAK)",
-        "import re; re.compile = re.search = re.sub = None", "import inspect; inspect.CO_COROUTINE = 'x'", "import asyncio; asyncio.new_event_loop = None",
+        "import re; re.compile = re.search = re.sub = None", "import inspect; inspect.CO_COROUTINE = 'x'",
+        "import asyncio; asyncio.new_event_loop = None",
     )
     # Of these a plain python3 does not recover.
     DEADLY = ("builtins.__dict__.clear()", "JSONEncoder.encode", "os.write = lambda *a: 0", "sys.stdout = 5", "builtins.print = None")
@@ -236,13 +239,16 @@ class Replaced(AttackCase):
 
     # Reached from the cell's own frame, from a method it was given, and by looking through all objects there are.
     REACHED = (
-        "KERNEL.channel = None", "KERNEL.execute = KERNEL.run = None", "KERNEL.channel.write = lambda *a: 0", "KERNEL.finish = lambda *a: None",
+        "KERNEL.channel = None", "KERNEL.execute = KERNEL.run = None", "KERNEL.channel.write = lambda *a: 0",
+        "KERNEL.finish = lambda *a: None",
         "KERNEL.report = KERNEL.show = None; 1/0", "KERNEL.cell.number = 10**6; display('x')", "KERNEL.cell = None", "KERNEL.main = None",
-        "KERNEL.channel.reader.close()", "KERNEL.channel.reader.read(0); KERNEL.channel.descriptor = 1", "KERNEL.__class__ = type('K', (), {})",
+        "KERNEL.channel.reader.close()", "KERNEL.channel.reader.read(0); KERNEL.channel.descriptor = 1",
+        "KERNEL.__class__ = type('K', (), {})",
         "type(KERNEL).serve = type(KERNEL).finish = None", "KERNEL.channel.owner = 0", "KERNEL.channel.encode = lambda x: 'x'",
         "KERNEL.files_since = lambda began: ['/workspace/' + str(n) for n in range(10**6)]", "KERNEL.count = 10**30", "KERNEL.count = None",
-        "frame = sys._getframe()\nwhile frame:\n    frame.f_globals.clear() if 'kernel' in frame.f_code.co_filename else 0\n    frame = frame.f_back",
-        "import gc\nfor thing in gc.get_objects():\n    if type(thing).__name__ == 'Kernel' or type(thing).__name__ == 'Channel': thing.__dict__.clear()",
+        "frame = sys._getframe()\nwhile frame:\n"
+        "    frame.f_globals.clear() if 'kernel' in frame.f_code.co_filename else 0\n    frame = frame.f_back",
+        "import gc\nfor thing in gc.get_objects():\n    if type(thing).__name__ in ('Kernel', 'Channel'): thing.__dict__.clear()",
         "import gc, types\nfor f in gc.get_objects():\n"
         "    if isinstance(f, types.FunctionType) and '<kernel' in f.__code__.co_filename:\n"
         "        try: f.__code__ = (lambda *a, **k: None).__code__\n        except ValueError: pass",
@@ -250,8 +256,9 @@ class Replaced(AttackCase):
     )
 
     def test_the_interpreters_own_objects(self):
-        names = "import gc\nnames = [f for f in gc.get_objects() if getattr(f, '__name__', '') == 'cell']\nnames[0].__code__ = (lambda *a: None).__code__"
-        self.prove(b'"id": 8' not in self.outside(names).said)
+        found = ("import gc\nfound = [f for f in gc.get_objects() if getattr(f, '__name__', '') == 'cell']\n"
+                 "found[0].__code__ = (lambda *a: None).__code__")
+        self.prove(b'"id": 8' not in self.outside(found).said)
         self.prove(self.outside("import ctypes; ctypes.string_at(0)").code != 0)
         for program in self.REACHED:
             with self.subTest(program=program):
@@ -277,7 +284,8 @@ if os.fork() == 0:
     os.setsid()
     while True: time.sleep(1)
 """
-        short = program.replace("start_new_session=True", "").replace("os.setsid()", "").replace("'setsid', ", "").replace("(True, False)", "[]")
+        short = program.replace("start_new_session=True", "").replace("os.setsid()", "").replace("'setsid', ",
+        "").replace("(True, False)", "[]")
         self.prove(len(self.outside(short).left) >= 3)
         self.attack(program)
         for _ in range(5):
@@ -341,7 +349,8 @@ if os.fork() == 0:
 class Stubborn(AttackCase):
     """Cells that do not let go."""
 
-    LOOP = "print('ready', flush=True)\n{}while True:\n    try:\n        while True: print('on', flush=True); time.sleep(.01)\n    except BaseException: pass"
+    LOOP = ("{}while True:\n    try:\n        print('ready', flush=True)\n"
+            "        while True: print('on', flush=True); time.sleep(.01)\n    except BaseException: pass")
 
     def test_interrupts_are_ignored(self):
         for first in ("", "signal.signal(signal.SIGINT, signal.SIG_IGN)\n", "signal.signal(signal.SIGINT, lambda *a: None)\n",
@@ -354,7 +363,8 @@ class Stubborn(AttackCase):
                 self.works()
 
     def test_ends_that_are_none(self):
-        for program in ("sys.exit()", "sys.exit('text')", "raise SystemExit(10**30)", "raise KeyboardInterrupt", "raise GeneratorExit", "quit()",
+        for program in ("sys.exit()", "sys.exit('text')", "raise SystemExit(10**30)", "raise KeyboardInterrupt", "raise GeneratorExit",
+                "quit()",
                         "raise type('Odd', (BaseException,), {'__str__': lambda self: sys.exit()})()", "raise type('', (Exception,), {})()",
                         "raise type('Odd', (Exception,), {'__str__': lambda self: 5, '__module__': 5})()",
                         "e = ValueError(); e.__context__ = e.__cause__ = TypeError(); e.__cause__.__cause__ = e; raise e",
@@ -364,7 +374,8 @@ class Stubborn(AttackCase):
                 answer = self.attack(program)
                 self.assertEqual(answer["status"], "error")
                 self.goes_on()
-        for program in ("os._exit(0)", "os.abort()", "os.kill(os.getpid(), 9)", "os.kill(0, 9)", "import atexit; atexit.register(time.sleep, 1000); os.close(CHANNEL)"):
+        for program in ("os._exit(0)", "os.abort()", "os.kill(os.getpid(), 9)", "os.kill(0, 9)",
+                "import atexit; atexit.register(time.sleep, 1000); os.close(CHANNEL)"):
             with self.subTest(program=program):
                 self.prove(not self.outside(program.replace("1000", "1")).is_well)
                 answer = self.attack(program, timeout_s=3)
@@ -372,7 +383,8 @@ class Stubborn(AttackCase):
                 self.works()
 
     def test_asleep_for_good(self):
-        for program in ("os.kill(os.getpid(), signal.SIGSTOP)", "import ctypes; ctypes.PyDLL(None).sleep(1000)", "x = 7 ** 10_000_000; str(x)",
+        for program in ("os.kill(os.getpid(), signal.SIGSTOP)", "import ctypes; ctypes.PyDLL(None).sleep(1000)",
+                "x = 7 ** 10_000_000; str(x)",
                         "lock = threading.Lock(); lock.acquire(); lock.acquire()", "import socket; a, b = socket.socketpair(); a.recv(1)"):
             with self.subTest(program=program):
                 answer = self.attack(program, timeout_s=1)

@@ -16,15 +16,18 @@ class Values(AttackCase):
     def test_shown_or_not_the_interpreter_lives(self):
         self.execute("kept = 5")
         for code in ("x = []\nfor _ in range(100): x = [x]\nx", "x = {}\nfor _ in range(70): x = {'a': x}\nx", "x = []; x.append(x); x",
-                     "x = []\nfor _ in range(100_000): x = [x]\nx", "{'a': '\\ud800'}", "'\\udcff'", "print('\\udcff')", "raise ValueError('\\udcff')",
+                     "x = []\nfor _ in range(100_000): x = [x]\nx", "{'a': '\\ud800'}", "'\\udcff'", "print('\\udcff')",
+                     "raise ValueError('\\udcff')",
                      "{1: 1, '1': 2}", "type('T', (), {'_repr_json_': lambda self: {1: 1, '1': 2}})()", "{'a': 10 ** 400, 'b': -10 ** 400}",
-                     "{'a': float('inf')}", "type('T', (), {'_repr_json_': lambda self: {'a': float('nan')}})()", "{'a': 2 ** 64, 'b': 1e308}",
+                     "{'a': float('inf')}", "type('T', (), {'_repr_json_': lambda self: {'a': float('nan')}})()",
+                     "{'a': 2 ** 64, 'b': 1e308}",
                      "type('T', (), {'_repr_json_': lambda self: object()})()", "type('T', (), {'_repr_html_': lambda self: 5})()",
                      "type('T', (), {'_repr_mimebundle_': lambda self, **k: {5: 6, 'a/b': {7: b'x'}, 'c' * 500 + '/d': ''}})()",
                      "type('T', (), {'_repr_mimebundle_': lambda self, **k: 5})()", "type('T', (), {'__repr__': lambda self: 5})()",
                      "type('T', (), {'__repr__': lambda self: 1/0})()", "type('T', (), {'__getattr__': lambda self, name: 1/0})()",
                      "type('T', (), {'__getattr__': lambda self, name: self})()", "type('T', (dict,), {'__iter__': lambda self: 1/0})()",
-                     "type('T', (), {'__class__': property(lambda self: 1/0)})()", "type('\\ud800', (), {})()", "'\\0\\x1b[2J\\x07'", "b'\\xff' * 1000",
+                     "type('T', (), {'__class__': property(lambda self: 1/0)})()", "type('\\ud800', (), {})()", "'\\0\\x1b[2J\\x07'",
+                     "b'\\xff' * 1000",
                      "def f(): return f()\nf()", "exec('(' * 100_000)", "eval('1+' * 100_000 + '1')", "'%s' % ('x' * 10_000_000)"):
             with self.subTest(code=code):
                 answer = self.execute(code, timeout_s=60)
@@ -39,7 +42,8 @@ class Values(AttackCase):
         self.goes_on()
 
     def test_shown_forever(self):
-        for code in ("class T:\n    def __repr__(self):\n        while True: pass\nT()", "class T:\n    def _repr_html_(self):\n        while True: time.sleep(1)\nT()",
+        for code in ("class T:\n    def __repr__(self):\n        while True: pass\nT()",
+                "class T:\n    def _repr_html_(self):\n        while True: time.sleep(1)\nT()",
                      "class T(Exception):\n    def __str__(self):\n        while True: time.sleep(1)\nraise T"):
             answer = self.attack(code, timeout_s=1)
             self.assertEqual(answer["status"], "timeout", answer)
@@ -53,7 +57,8 @@ class Files(AttackCase):
         return self.admin.expect(200, "GET", self.box + "/artifacts").json["artifacts"]
 
     def test_more_than_is_kept(self):
-        program = "os.makedirs(WORKSPACE + '/d')\nfor i in range({}): open(WORKSPACE + f'/d/f{{i}}', 'w').write('x')\nprint(len(os.listdir(WORKSPACE + '/d')))"
+        program = ("os.makedirs(WORKSPACE + '/d')\nfor i in range({}): open(WORKSPACE + f'/d/f{{i}}', 'w').write('x')\n"
+                   "print(len(os.listdir(WORKSPACE + '/d')))")
         self.prove(b"30000\n" in self.outside(program.format(30_000)).out)
         for _ in range(4):
             self.attack("import shutil; shutil.rmtree(WORKSPACE + '/d', ignore_errors=True)\n" + program.format(5000))
@@ -69,7 +74,8 @@ class Files(AttackCase):
         self.works()
 
     def test_names(self):
-        names = ["line\nbreak", "re\rturn\r\nSet-Cookie: a=b", "\x1b[2J\x07bell", "..x", "...", " ", "'\"$(id)`", "a\\..\\b", "%2e%2e", "\u202egnp.exe",
+        names = ["line\nbreak", "re\rturn\r\nSet-Cookie: a=b", "\x1b[2J\x07bell", "..x", "...", " ", "'\"$(id)`", "a\\..\\b", "%2e%2e",
+                "\u202egnp.exe",
                  "x" * 255, "-rf", "a;b", "\ud83d\ude00".encode("utf-16", "surrogatepass").decode("utf-16")]
         program = f"for name in {names!r}: open(os.path.join(WORKSPACE, name), 'w').write('x')\nprint(len(os.listdir(WORKSPACE)))"
         self.prove(b"%d\n" % len(names) in self.outside(program).out)
@@ -110,7 +116,8 @@ class Files(AttackCase):
             self.prove(plain.out.count(b"of the host") == 2)
             answer = self.attack(program)
             self.assertEqual((answer["stdout"], answer["artifacts"], answer["error"]), ("nothing\nnothing\n", [], None))
-            says = "say(event='done', count=1, files=['/workspace/' + n for n in os.listdir('/workspace')] + ['/workspace/d/canary', '/workspace/loop/loop/l'])"
+            says = ("names = [*os.listdir('/workspace'), 'd/canary', 'loop/loop/l']\n"
+                    "say(event='done', count=1, files=['/workspace/' + name for name in names])")
             self.attack(says)
             self.assertFalse([a for a in self.listed() if b"of the host" in self.admin.get(f"{self.box}/artifacts/{a['artifact_id']}").body])
             self.works()
@@ -147,7 +154,8 @@ class Beginnings(AttackCase):
 
     def test_modules_in_the_place_of_its_own(self):
         """Files of the workspace and of the user's own folder are the program's to import, not the interpreter's."""
-        names = ("ast", "asyncio", "base64", "inspect", "io", "json", "linecache", "re", "signal", "socket", "subprocess", "time", "traceback", "types")
+        names = ("ast", "asyncio", "base64", "inspect", "io", "json", "linecache", "re", "signal", "socket", "subprocess", "time",
+                "traceback", "types")
         program = f"for name in {names!r}: open(f'{{WORKSPACE}}/{{name}}.py', 'w').write('import os; os._exit(3)')\n"
         self.prove(self.outside(program + "import subprocess").code == 3)
         self.attack(program)
@@ -171,8 +179,10 @@ class Beginnings(AttackCase):
                 self.assertEqual(self.admin.run(box, "echo on"), "on\n")
 
     def test_variables_that_steer_an_interpreter(self):
-        names = {"PYTHONSTARTUP": "/workspace/x.py", "PYTHONHOME": "/nowhere", "PYTHONPATH": "/workspace", "PYTHONINSPECT": "1", "BASH_ENV": "/workspace/x",
-                 "NODE_OPTIONS": "--require /workspace/x.js", "LD_PRELOAD": "/workspace/x.so", "PATH": "/workspace", "HOME": "/nowhere", "LC_ALL": "xx"}
+        names = {"PYTHONSTARTUP": "/workspace/x.py", "PYTHONHOME": "/nowhere", "PYTHONPATH": "/workspace", "PYTHONINSPECT": "1",
+                "BASH_ENV": "/workspace/x",
+                 "NODE_OPTIONS": "--require /workspace/x.js", "LD_PRELOAD": "/workspace/x.so", "PATH": "/workspace", "HOME": "/nowhere",
+                 "LC_ALL": "xx"}
         for name, value in names.items():
             for language in ("python", "javascript", "bash"):
                 with self.subTest(name=name, language=language):
@@ -207,27 +217,41 @@ class OtherLanguages(AttackCase):
 
     JAVASCRIPT = (
         "require('fs').writeSync(0, 'nonsense\\n')", "require('fs').closeSync(0)", "require('fs').writeSync(0, Buffer.alloc(40 << 20))",
-        "for (let i = 3; i < 64; ++i) try { require('fs').closeSync(i) } catch {}", "process.exit(0)", "process.abort()", "process.kill(process.pid, 'SIGKILL')",
-        "JSON.stringify = () => 'x'", "JSON.stringify = null; 1", "Object.prototype.toJSON = () => 5; [1]", "Promise.prototype.then = null; 1",
-        "Array.prototype.push = null", "Object.getPrototypeOf = null; ({})", "globalThis.process = null", "delete globalThis.Buffer; Buffer = null",
+        "for (let i = 3; i < 64; ++i) try { require('fs').closeSync(i) } catch {}", "process.exit(0)", "process.abort()",
+        "process.kill(process.pid, 'SIGKILL')",
+        "JSON.stringify = () => 'x'", "JSON.stringify = null; 1", "Object.prototype.toJSON = () => 5; [1]",
+        "Promise.prototype.then = null; 1",
+        "Array.prototype.push = null", "Object.getPrototypeOf = null; ({})", "globalThis.process = null",
+        "delete globalThis.Buffer; Buffer = null",
         "require('util').inspect = null; 1", "setInterval(() => console.log('noise'), 1)", "process.on('SIGINT', () => {}); for (;;) {}",
-        "process.removeAllListeners()", "process.emit('SIGINT')", "process.stdout.destroy(); console.log('x')", "throw null", "throw {get name() { throw 1 }}",
+        "process.removeAllListeners()", "process.emit('SIGINT')", "process.stdout.destroy(); console.log('x')", "throw null",
+        "throw {get name() { throw 1 }}",
         "throw Object.assign(new Error('x'), {stack: {toString() { throw 1 }}})", "Promise.reject(5); await new Promise(() => {})",
-        "'\\ud800'", "({a: '\\ud800'})", "new Error('\\ud800')", "throw new Error('\\ud800')", "let x = []; for (let i = 0; i < 100; ++i) x = [x]; x",
-        "({get a() { throw 1 }})", "new Proxy({}, {get() { throw 1 }})", "({[Symbol.for('Jupyter.display')]() { return {'a/b': 'x'.repeat(50 << 20)} }})",
-        "'x'.repeat(50 << 20)", "function f() { f() } f()", "new Array(2 ** 32 - 1)", "({a: 1e999, b: 2n ** 70n})", "globalThis", "require('net')",
-        "require('child_process').fork('/dev/null')", "while (true) process.nextTick(() => {})", "require('vm').runInThisContext('while(1);')",
+        "'\\ud800'", "({a: '\\ud800'})", "new Error('\\ud800')", "throw new Error('\\ud800')",
+        "let x = []; for (let i = 0; i < 100; ++i) x = [x]; x",
+        "({get a() { throw 1 }})", "new Proxy({}, {get() { throw 1 }})",
+        "({[Symbol.for('Jupyter.display')]() { return {'a/b': 'x'.repeat(50 << 20)} }})",
+        "'x'.repeat(50 << 20)", "function f() { f() } f()", "new Array(2 ** 32 - 1)", "({a: 1e999, b: 2n ** 70n})", "globalThis",
+        "require('net')",
+        "require('child_process').fork('/dev/null')", "while (true) process.nextTick(() => {})",
+        "require('vm').runInThisContext('while(1);')",
         "display.call(null, {})", "input(); 5", "for (let i = 0; i < 1e5; ++i) input()",
     )
     BASH = (
         "for f in /proc/$$/fd/*; do [[ $(readlink $f) != socket* ]] || eval \"echo nonsense >&${f##*/}\"; done",
-        "for f in {3..255}; do eval \"exec $f>&-\"; done", "exec >&- 2>&-; echo x", "exit 0", "kill -9 $$", "kill -STOP $$", "trap '' INT TERM; while :; do :; done",
-        "exec sleep 1000", "exec bash -c 'echo nonsense >&0'", "set -e; false", "set -u; echo $nothing", "set -n", "set -x", "set -o posix; set -f",
-        "IFS=xyz", "PATH=/nowhere", "unset PATH IFS HOME", "readonly __op __id __length __code", "readonly __count __status", "__say() { echo x; }",
-        "__channel=1", "__execute() { :; }", "printf() { :; }; read() { return 1; }; eval() { :; }", "alias read=false; shopt -s expand_aliases",
+        "for f in {3..255}; do eval \"exec $f>&-\"; done", "exec >&- 2>&-; echo x", "exit 0", "kill -9 $$", "kill -STOP $$",
+        "trap '' INT TERM; while :; do :; done",
+        "exec sleep 1000", "exec bash -c 'echo nonsense >&0'", "set -e; false", "set -u; echo $nothing", "set -n", "set -x",
+        "set -o posix; set -f",
+        "IFS=xyz", "PATH=/nowhere", "unset PATH IFS HOME", "readonly __op __id __length __code", "readonly __count __status",
+        "__say() { echo x; }",
+        "__channel=1", "__execute() { :; }", "printf() { :; }; read() { return 1; }; eval() { :; }",
+        "alias read=false; shopt -s expand_aliases",
         "trap 'echo noise' DEBUG", "trap 'exit 3' EXIT ERR RETURN", "enable -n read printf eval", "return 5", "break", "f() { f; }; f",
-        "(while :; do echo noise; done) &", "sleep 1000 & disown", "ulimit -n 0", "ulimit -v 1", "cd /nowhere", "}", "'", "$(", "cat <<E", "touch $'/workspace/\\xff\\n\"\\\\\\e'",
-        "compgen() { echo \\\"; }", "EPOCHREALTIME=x; unset EPOCHREALTIME", "LC_ALL=C; printf '\\xff' >&2", "mkdir /workspace/.git; rm -rf /workspace/.git",
+        "(while :; do echo noise; done) &", "sleep 1000 & disown", "ulimit -n 0", "ulimit -v 1", "cd /nowhere", "}", "'", "$(", "cat <<E",
+        "touch $'/workspace/\\xff\\n\"\\\\\\e'",
+        "compgen() { echo \\\"; }", "EPOCHREALTIME=x; unset EPOCHREALTIME", "LC_ALL=C; printf '\\xff' >&2",
+        "mkdir /workspace/.git; rm -rf /workspace/.git",
     )
 
     def survive(self, language, programs):
