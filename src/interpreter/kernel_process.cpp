@@ -63,7 +63,9 @@ Error why_not(const Language& language, const Result<ExitStatus>& status) {
     return Error(Errc::exhausted, "the interpreter does not fit into the session's memory",
                  "give the session a larger memory limit");
   if (language.is_brought()) return broken(language, "ended before it was ready");
-  return Error(Errc::internal, "the interpreter ended before it was ready");
+  // Ours start everywhere else: what is different here is the caller's.
+  return Error(Errc::invalid, "the interpreter of this session ended before it was ready",
+               "look at the variables of the session, and at what was changed in its environment");
 }
 
 asio::awaitable<Result<KernelProcess>> attempt(std::shared_ptr<Sandbox> sandbox, KernelStart how) {

@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::size_t kMostOutput = 4 << 20;    // of one cell
 constexpr std::size_t kMostResults = 64 << 20;  // likewise
+constexpr std::size_t kMostShown = 1000;        // results of one cell; what is more is not kept
 constexpr auto kLookForPause = 500ms;
 constexpr auto kCompleteWithin = 10s;
 constexpr auto kStopWithin = 2s;  // An interpreter that does not let go of a cell is replaced.
@@ -221,7 +222,9 @@ asio::awaitable<Context::Heard> Context::hear(TurnPtr turn, KernelEvent event) {
   if (event.id != running_) co_return Heard::more;
   switch (event.kind) {
     case KernelEvent::Kind::result:
-      if (auto bundle = bundle_in(event)) {
+      if (answer.results.size() >= kMostShown) {
+        ++answer.dropped;
+      } else if (auto bundle = bundle_in(event)) {
         if (listen) listen("result", *bundle);
         answer.results.push_back(std::move(*bundle));
       }
@@ -251,7 +254,8 @@ asio::awaitable<Context::Heard> Context::hear(TurnPtr turn, KernelEvent event) {
       const json::value* files = event.fields.if_contains("files");
       if (files && files->is_array())
         for (const json::value& file : files->get_array())
-          if (file.is_string()) answer.files.emplace_back(file.get_string());
+          if (file.is_string() && answer.files.size() < CellAnswer::kMostFiles)
+            answer.files.emplace_back(file.get_string());
       co_return Heard::done;
     }
     default:

@@ -26,9 +26,11 @@ struct Cell {
 };
 
 struct CellAnswer {
+  static constexpr std::size_t kMostFiles = 200;
+
   std::string out;
   std::string err;
-  std::uint64_t dropped = 0;  // bytes of output that were too many
+  std::uint64_t dropped = 0;  // bytes of output, and results, that were too many
   json::array results;        // MIME type to value, and is_main
   std::optional<json::object> error;
   std::uint64_t count = 0;  // how many this interpreter has run

@@ -1,6 +1,7 @@
 // Cells: pieces of code run by the interpreters of a session, and what is kept of what they made.
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
+#include <filesystem>
 
 #include "session/sessions.hpp"
 #include "session/trail.hpp"
@@ -16,6 +17,13 @@ constexpr std::pair<std::string_view, std::string_view> kPictures[]{{"image/png"
                                                                     {"image/svg+xml", "svg"}};
 
 constexpr std::string_view kWorkspace = "/workspace/";
+constexpr std::size_t kMostArtifacts = 200;  // of one cell
+
+// A program says what it likes.
+bool is_in_workspace(const std::string& path) {
+  return path.starts_with(kWorkspace) && path.find('\0') == std::string::npos &&
+         std::filesystem::path(path).lexically_normal() == path;
+}
 
 json::object json_of(const Context& context, CellAnswer answer, json::array artifacts) {
   json::object out{{"context_id", context.id()},
@@ -56,6 +64,7 @@ asio::awaitable<json::array> Sessions::keep_artifacts(std::shared_ptr<Session> s
   };
   std::size_t number = 0;
   for (const json::value& result : answer->results) {
+    if (kept.size() >= kMostArtifacts) break;
     ++number;
     for (const auto& [mime, ending] : kPictures) {
       const json::value* data = result.get_object().if_contains(mime);
@@ -70,7 +79,8 @@ asio::awaitable<json::array> Sessions::keep_artifacts(std::shared_ptr<Session> s
     }
   }
   for (const std::string& path : answer->files) {
-    if (!path.starts_with(kWorkspace)) continue;  // It says what it likes.
+    if (kept.size() >= kMostArtifacts) break;
+    if (!is_in_workspace(path)) continue;
     auto keeping = session->artifacts().keep_file(sandbox, path);
     auto artifact = co_await std::move(keeping);
     if (!artifact && artifact.error().code == Errc::not_found) continue;  // Gone again.
