@@ -40,8 +40,9 @@ def check_alone(channel):
         raise RuntimeError("an import has left files open")
 
 
-def rehearse(kernel):
+def rehearse(kernel, imported):
     """Runs what every interpreter will run: what it makes on the way is then in the image, and shared."""
+    freshen(imported)
     channel, space = kernel.channel, dict(kernel.main.__dict__)
     write, channel.write = channel.write, lambda descriptor, data: len(data)
     for _ in range(12):  # The interpreter adapts to what it runs often.
@@ -179,6 +180,6 @@ def wake_up(kernel, imported):
 def become_frozen(names, library):
     kernel = prepare()
     import_all(names)
-    rehearse(kernel)
+    rehearse(kernel, bool(names))
     if freeze(kernel.channel, base64.b64decode(library)):
         wake_up(kernel, bool(names))
