@@ -121,8 +121,8 @@ class Engine {
   virtual const RecoveryReport& recovery() const noexcept = 0;
   virtual const std::filesystem::path& instance_dir() const noexcept = 0;
 
-  // Ends every sandbox and waits until nothing of this instance is left. What is asked for from then
-  // on answers Errc::gone.
+  // Ends every sandbox and waits until nothing of this instance is left. What is asked for from
+  // then on answers Errc::gone.
   virtual asio::awaitable<Result<void>> stop() = 0;
 
   // Ends what is not kept and lets go of what is, for the next engine of this name: a restart

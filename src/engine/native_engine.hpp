@@ -101,7 +101,7 @@ class NativeEngine final : public Engine {
 
   std::map<Environment, std::shared_ptr<Home>> homes_;  // on strand_
   std::atomic<bool> ending_ = false;
-  mutable std::mutex mutex_;                            // for the four below
+  mutable std::mutex mutex_;  // for the four below
   std::map<std::string, std::shared_ptr<Pool>> pools_;
   std::map<SandboxId, std::weak_ptr<NativeSandbox>> living_;
   std::vector<std::shared_ptr<NativeSandbox>> adopted_;  // and not handed over yet
