@@ -8,6 +8,13 @@ namespace asr {
 
 namespace {
 
+// Whoever asked may drop the program before the strand comes to the question.
+template <class T>
+asio::awaitable<Result<T>> hold([[maybe_unused]] std::shared_ptr<NativeExecution> execution,
+                                asio::awaitable<Result<T>> work) {
+  co_return co_await std::move(work);
+}
+
 class SharedExecution final : public Execution {
  public:
   SharedExecution(std::shared_ptr<NativeExecution> execution, asio::any_io_executor strand)
@@ -21,10 +28,10 @@ class SharedExecution final : public Execution {
   std::int32_t pid() const noexcept override { return execution_->pid(); }
   std::string label() const override { return execution_->label(); }
   asio::awaitable<Result<std::optional<OutputChunk>>> read() override {
-    return on_strand(strand_, execution_->read());
+    return on_strand(strand_, hold(execution_, execution_->read()));
   }
   asio::awaitable<Result<void>> write_stdin(std::string data) override {
-    return on_strand(strand_, execution_->write_stdin(std::move(data)));
+    return on_strand(strand_, hold(execution_, execution_->write_stdin(std::move(data))));
   }
   asio::awaitable<Result<void>> close_stdin() override {
     auto closing = [](std::shared_ptr<NativeExecution> execution) -> asio::awaitable<Result<void>> {
@@ -42,16 +49,16 @@ class SharedExecution final : public Execution {
     return on_strand(strand_, closing(execution_, stream));
   }
   asio::awaitable<Result<void>> signal(int number) override {
-    return on_strand(strand_, execution_->signal(number));
+    return on_strand(strand_, hold(execution_, execution_->signal(number)));
   }
   asio::awaitable<Result<void>> resize(TerminalSize size) override {
-    return on_strand(strand_, execution_->resize(size));
+    return on_strand(strand_, hold(execution_, execution_->resize(size)));
   }
   asio::awaitable<Result<ExitStatus>> wait() override {
-    return on_strand(strand_, execution_->wait());
+    return on_strand(strand_, hold(execution_, execution_->wait()));
   }
   asio::awaitable<Result<void>> keep(std::string label) override {
-    return on_strand(strand_, execution_->keep(std::move(label)));
+    return on_strand(strand_, hold(execution_, execution_->keep(std::move(label))));
   }
 
  private:
