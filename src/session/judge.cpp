@@ -1,6 +1,7 @@
 #include "session/judge.hpp"
 
 #include "frozen/image.hpp"
+#include "session/initial_files.hpp"
 
 namespace asr {
 
@@ -61,8 +62,7 @@ asio::awaitable<Judgement> Judge::judge(std::string owner, std::shared_ptr<const
 asio::awaitable<Result<Judge::Ran>> Judge::run(Run run) {
   const ProgramLanguage& language = *run.program->language;
   std::vector<InitialFile> files = run.program->files;
-  files.insert(files.end(), std::make_move_iterator(run.files.begin()),
-               std::make_move_iterator(run.files.end()));
+  files.insert(files.end(), run.files.begin(), run.files.end());
   // Last, so that nothing can take its place.
   if (run.program->is_built()) {
     auto building = builder_.build(run.owner, run.program, run.call_off);

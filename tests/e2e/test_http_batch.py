@@ -261,6 +261,17 @@ class Checkers(BatchCase):
         return self.judge_one(code, stdin="in", checker={"code": checker, "language": language},
                               expect={"stdout": "a b"}, **more)
 
+    def test_what_does_not_come_to_life_from_an_image_is_started(self):
+        """It is told by an exit code that programs can have, too; whatever it is, nothing is lost with the first run."""
+        started = "import os\nif 'frozen' in open('/proc/self/maps').read(): os._exit(112)\n"
+        until(lambda: "agent_sandbox_interpreter_images 1" in self.admin.get("/metrics").body.decode(), 60)
+        verdict = self.judge_one(started + "print(input())", stdin="in", expect={"stdout": "in"})
+        self.assertEqual(verdict["verdict"], "accepted", verdict)
+        checker = started + "raise SystemExit(open('stdout').read() + open('stdin').read() != 'b a\\nin')"
+        self.assertEqual(self.check(checker)["verdict"], "accepted")
+        always = self.judge_one("import os; os._exit(112)")
+        self.assertEqual((always["verdict"], always["exit_code"]), ("runtime_error", 112))
+
     def test_decides(self):
         right = self.check(self.CHECKER)
         self.assert_verdict("accepted", right)
