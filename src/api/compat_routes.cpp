@@ -1,5 +1,6 @@
 // Routes that clients of other systems call, translated onto sessions and nothing more.
 #include "api/api.hpp"
+#include "session/initial_files.hpp"
 
 namespace asr {
 
@@ -83,7 +84,7 @@ asio::awaitable<Result<Reply>> write_file(ApiParts parts, CallPtr call) {
   auto sandbox = CO_TRY(session->sandbox());
   std::string path = request.files[0].path;
   std::size_t size = request.files[0].content.size();
-  auto furnishing = parts.sessions.furnish(sandbox, std::move(request.files));
+  auto furnishing = put_files(sandbox, std::move(request.files));
   CO_TRY(co_await std::move(furnishing));
   co_return Reply{200, json::object{{"path", path}, {"size", size}}, false, {}};
 }

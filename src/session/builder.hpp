@@ -41,10 +41,6 @@ class Builder {
   std::uint64_t reused_ = 0;
 };
 
-// Writes files of a program, with the folders they lie in. Errors that are not the platform's say
-// so: see is_callers().
-asio::awaitable<Result<void>> put_files(std::shared_ptr<Sandbox> sandbox,
-                                        std::vector<InitialFile> files);
 // Whether files that could not be written are the doing of who named them.
 bool is_callers(const Error& error) noexcept;
 

@@ -3,6 +3,7 @@
 #include <boost/asio/detached.hpp>
 #include <filesystem>
 
+#include "session/initial_files.hpp"
 #include "session/sessions.hpp"
 #include "session/trail.hpp"
 
@@ -96,7 +97,7 @@ asio::awaitable<Result<json::object>> Sessions::execute(Caller caller,
   auto sandbox = CO_TRY(session->sandbox());
   Hold hold(this, session);
   if (!request.files.empty()) {
-    auto furnishing = furnish(sandbox, std::move(request.files));
+    auto furnishing = put_files(sandbox, std::move(request.files));
     CO_TRY(co_await std::move(furnishing));
   }
   auto finding =

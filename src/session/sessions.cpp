@@ -4,6 +4,7 @@
 #include <boost/asio/detached.hpp>
 
 #include "base/clock.hpp"
+#include "session/initial_files.hpp"
 #include "session/session_files.hpp"
 #include "session/trail.hpp"
 #include "store/share_records.hpp"
@@ -79,21 +80,6 @@ asio::awaitable<Result<std::shared_ptr<Session>>> Sessions::create(Caller caller
     if (--alive_of_[owner] == 0) alive_of_.erase(owner);
   }
   co_return session;
-}
-
-asio::awaitable<Result<void>> Sessions::furnish(std::shared_ptr<Sandbox> sandbox,
-                                                std::vector<InitialFile> files) {
-  for (InitialFile& file : files) {
-    std::size_t slash = file.path.rfind('/');
-    if (slash != std::string::npos && slash > 0) {
-      auto making = sandbox->make_directory(file.path.substr(0, slash), 0755);
-      auto made = co_await std::move(making);
-      if (!made && made.error().code != Errc::conflict) co_return fail(std::move(made).error());
-    }
-    auto writing = sandbox->write_file(file.path, std::move(file.content), file.mode, "user");
-    CO_TRY(co_await std::move(writing));
-  }
-  co_return Result<void>();
 }
 
 // The sandbox of a session, before it is kept under its name.
@@ -200,7 +186,7 @@ asio::awaitable<Result<std::shared_ptr<Session>>> Sessions::make_with(Caller cal
   auto bringing = bring_up(id, request, std::move(volumes.mounts));
   std::shared_ptr<Sandbox> sandbox = CO_TRY(co_await std::move(bringing));
   auto keeping = begin_keeping(request.provider, sandbox, id);
-  auto furnishing = furnish(sandbox, std::move(request.files));
+  auto furnishing = put_files(sandbox, std::move(request.files));
   CO_TRY(co_await std::move(furnishing));
 
   SessionRecord record = record_of(caller, request, std::move(id), *sandbox);

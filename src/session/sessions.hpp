@@ -102,10 +102,6 @@ class Sessions {
   asio::awaitable<Result<std::shared_ptr<SessionCommand>>> start_command(
       Caller caller, std::shared_ptr<Session> session, CommandRequest request);
 
-  // Writes files, with the folders they lie in.
-  asio::awaitable<Result<void>> furnish(std::shared_ptr<Sandbox> sandbox,
-                                        std::vector<InitialFile> files);
-
   // Runs a piece of code in an interpreter of the session, and keeps what it made
   // (session_cells.cpp).
   asio::awaitable<Result<json::object>> execute(Caller caller, std::shared_ptr<Session> session,
