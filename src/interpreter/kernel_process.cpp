@@ -62,6 +62,10 @@ Error why_not(const Language& language, const Result<ExitStatus>& status) {
   if (status && status->reason == EndReason::out_of_memory)
     return Error(Errc::exhausted, "the interpreter does not fit into the session's memory",
                  "give the session a larger memory limit");
+  bool by_itself =
+      status && (status->reason == EndReason::exited || status->reason == EndReason::signaled ||
+                 status->reason == EndReason::policy);
+  if (!by_itself) return Error(Errc::gone, "the session ended before its interpreter was ready");
   if (language.is_brought()) return broken(language, "ended before it was ready");
   // Ours start everywhere else: what is different here is the caller's.
   return Error(Errc::invalid, "the interpreter of this session ended before it was ready",

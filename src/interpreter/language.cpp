@@ -3,6 +3,7 @@
 #include <algorithm>
 
 extern "C" const char asr_python_kernel_begin[], asr_python_kernel_end[];
+extern "C" const char asr_python_values_begin[], asr_python_values_end[];
 extern "C" const char asr_node_kernel_begin[], asr_node_kernel_end[];
 extern "C" const char asr_bash_kernel_begin[], asr_bash_kernel_end[];
 
@@ -59,14 +60,22 @@ bool may_be_a_name(std::string_view name) {
 
 }  // namespace
 
+std::string python_definitions() {
+  std::string text(asr_python_kernel_begin, asr_python_kernel_end);
+  text += "\n";
+  text.append(asr_python_values_begin, asr_python_values_end);
+  return text + "\n";
+}
+
 const std::vector<LanguagePtr>& languages() {
+  static const std::string python = python_definitions() + "prepare().serve()\n";
   static const std::string_view node = text_between(asr_node_kernel_begin, asr_node_kernel_end);
   static const std::vector<LanguagePtr> all{
       make({"python",
             {"python3", "py", "ipython"},
             "python3",
             {"python3", "-c", std::string(kPython)},
-            text_between(asr_python_kernel_begin, asr_python_kernel_end)}),
+            python}),
       make({"javascript",
             {"js", "node", "nodejs"},
             "node",

@@ -27,6 +27,9 @@ using LanguagePtr = std::shared_ptr<const Language>;
 LanguagePtr find_language(std::string_view name);
 const std::vector<LanguagePtr>& languages();
 
+// What a Python must have run before its prepare() makes an interpreter of it.
+std::string python_definitions();
+
 // Where an environment has its interpreters of other languages, each under its language's name.
 inline constexpr std::string_view kKernelFolder = "/usr/local/lib/agent-sandbox/kernels/";
 

@@ -1,6 +1,6 @@
 """A Python that has done its imports and is frozen: how it gets there, and what it does when it wakes up.
 
-Runs after python_kernel.py in the same namespace. become_frozen() writes the whole process to descriptor 0; in every
+Runs after python_kernel.py and python_values.py in the same namespace. become_frozen() writes the whole process to its channel; in every
 process that is made from it, it goes on behind that call as if nothing had been: with the arguments, the environment and
 the descriptors of the new process, and with random numbers of its own.
 """

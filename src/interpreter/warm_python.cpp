@@ -26,10 +26,7 @@ constexpr auto kWithin = 120s;  // Large libraries take their time.
 
 // The kernel, what freezes it, and the call that does.
 std::string program_text(const std::vector<std::string>& imports) {
-  const Language& python = *find_language("python");
-  std::string text = "__name__ = 'warm'\n";  // or it would begin to serve
-  text += python.kernel;
-  text += "\n";
+  std::string text = python_definitions();
   text.append(asr_python_warm_begin, asr_python_warm_end);
   json::array names;
   for (const std::string& name : imports) names.emplace_back(name);
