@@ -5,7 +5,8 @@
 #   asr_precompile(<target>)
 #   asr_executable(<name> SOURCES… [DEPS…] [LIBS…])
 #   asr_inner_executable(<name> SOURCES main.cpp… [DEPS zygote guest…] [LIBS…])
-#   asr_embed(<target> <symbol> <file or inner executable>)
+#   asr_strip(<name>)
+#   asr_embed(<target> <symbol> <file or stripped program>)
 #   asr_unit_tests(<name> SOURCES x_test.cpp… [DEPS…] [LIBS…] [LABELS…] [TIMEOUT s] [ENVIRONMENT A=b…]
 #                  [NO_DISCOVER] [SERIAL])
 #   asr_tests(<name> LABELS kernel… SOURCES… and the rest as in asr_unit_tests)
@@ -93,16 +94,19 @@ function(asr_executable name)
   asr_link(${name} PRIVATE "" ${arg_DEPS})
 endfunction()
 
-# A static executable without position independence, from the *_inner libraries. Beside it lies <name>.stripped for
-# asr_embed(), without symbols and debug information.
+# A static executable without position independence, from the *_inner libraries, and <name>.stripped of it.
 function(asr_inner_executable name)
   asr_parse("" "" "SOURCES;DEPS;LIBS")
   add_executable(${name} ${arg_SOURCES})
   add_dependencies(${name} asr_version)
   target_link_libraries(${name} PRIVATE asr_inner_options ${arg_LIBS})
   asr_link(${name} PRIVATE "_inner" ${arg_DEPS})
+  asr_strip(${name})
+endfunction()
 
-  set(stripped "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/${name}.stripped")
+# <name>.stripped of a program, for asr_embed(), without symbols and debug information.
+function(asr_strip name)
+  set(stripped "${CMAKE_CURRENT_BINARY_DIR}/${name}.stripped")
   add_custom_command(OUTPUT "${stripped}"
     COMMAND "${CMAKE_OBJCOPY}" --strip-all "$<TARGET_FILE:${name}>" "${stripped}"
     DEPENDS ${name} VERBATIM)
@@ -112,7 +116,7 @@ endfunction()
 
 # Puts a file into library <target>, to be declared as
 #   extern "C" const unsigned char <symbol>_begin[], <symbol>_end[];
-# <file> may be the name of an inner executable: its stripped file is taken.
+# <file> may be the name of a program that asr_strip() knows: its stripped file is taken.
 function(asr_embed target symbol file)
   if(TARGET ${file})
     add_dependencies(${target} ${file}_stripped)
