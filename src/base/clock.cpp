@@ -12,6 +12,12 @@ std::int64_t now_ms() noexcept {
       .count();
 }
 
+std::int64_t now_us() noexcept {
+  return std::chrono::duration_cast<std::chrono::microseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
 std::string iso_time(std::int64_t unix_millis) {
   auto seconds = static_cast<std::time_t>(unix_millis / 1000);
   std::tm parts{};

@@ -255,13 +255,18 @@ bool Cgroups::can_be_used_again(const std::string& name) const {
   return !closed_ && !worn_.contains(name) && spare_.size() < kMostSpare;
 }
 
-Group Cgroups::made_as_new(const Group& used) const {
+std::optional<Group> Cgroups::made_as_new(const Group& used) const {
   if (memory_ != nullptr) {
     int dir = memory_->instance.get();
     // What it was the first to touch of the environment's files stays charged to it, up to a
     // little.
     auto left = read_number(dir, used.name + "/memory.usage_in_bytes");
-    if (left && *left > kMostLeft) (void)write_value(dir, used.name + "/memory.force_empty", "0");
+    if (left && *left > kMostLeft) {
+      (void)write_value(dir, used.name + "/memory.force_empty", "0");
+      left = read_number(dir, used.name + "/memory.usage_in_bytes");
+    }
+    // Saved memory of its interpreters, which others go on from: it must not be the next one's.
+    if (!left || *left > kMostLeft) return std::nullopt;
     (void)write_value(dir, used.name + "/memory.max_usage_in_bytes", "0");
   }
   Group group;
@@ -284,10 +289,10 @@ Result<void> Cgroups::give_back(const Group& group) {
     again = empty && can_be_used_again(group.name);
   }
   if (again) {
-    Group fresh = made_as_new(group);
+    std::optional<Group> fresh = made_as_new(group);
     std::lock_guard lock(mutex_);
-    if (!closed_) {
-      spare_.push_back(std::move(fresh));
+    if (fresh && !closed_) {
+      spare_.push_back(std::move(*fresh));
       return {};
     }
   }
@@ -395,6 +400,21 @@ std::uint64_t sum_io(const std::string& text, std::string_view v1_word, std::str
 }
 
 }  // namespace
+
+Cgroups::Peak Cgroups::peak_kind() const noexcept {
+  if (memory_ == nullptr) return Peak::none;
+  return memory_->hierarchy.v2 ? Peak::own : Peak::shared;
+}
+
+Result<UniqueFd> Cgroups::open_peak(const Group& group) const {
+  std::string path =
+      group.name + (memory_->hierarchy.v2 ? "/memory.peak" : "/memory.max_usage_in_bytes");
+  int dir = memory_->instance.get();
+  UniqueFd fd(::openat(dir, path.c_str(), O_RDWR | O_CLOEXEC));
+  if (!fd) fd = UniqueFd(::openat(dir, path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) return fail_errno("open " + path);
+  return fd;
+}
 
 void Cgroups::measure(const Group& group, Usage& usage) const {
   auto number = [&](const Tree* tree, const char* v1, const char* v2) -> std::uint64_t {

@@ -90,6 +90,11 @@ class Cgroups {
   std::uint64_t oom_kills(const Group& group) const;
 
   bool limits_memory() const noexcept { return memory_ != nullptr; }
+  // Whose the peak of a group's memory is: everybody's, or each reader's own once it was written
+  // to.
+  enum class Peak { none, shared, own };
+  Peak peak_kind() const noexcept;
+  Result<UniqueFd> open_peak(const Group& group) const;
   std::vector<IsolationFact> facts() const;
 
  private:
@@ -103,7 +108,8 @@ class Cgroups {
   Result<void> remove(const std::string& name) const;
   Result<bool> is_empty(const std::string& name) const;
   bool can_be_used_again(const std::string& name) const;
-  Group made_as_new(const Group& used) const;
+  // Nothing if too much is still charged to it.
+  std::optional<Group> made_as_new(const Group& used) const;
   bool is_lent(const Group& group) const;  // with mutex_ held
   std::uint64_t all_oom_kills(const std::string& name) const;
   void measure_time_and_io(const Group& group, Usage& usage) const;

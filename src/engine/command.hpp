@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/unique_fd.hpp"
+#include "engine/effects.hpp"
 
 namespace asr {
 
@@ -29,11 +30,18 @@ struct TerminalSize {
   std::uint16_t columns = 80;
 };
 
-// A program that was frozen after its start (src/frozen), and what brings it to life. Both are
-// files in memory that nobody can change any more.
+// A file in memory that nobody can change any more, with what programs had in theirs when they were
+// frozen. Those that go on from there and are frozen again are built upon it.
+struct FrozenLayer {
+  std::uint64_t number = 0;
+  std::uint64_t bytes = 0;
+  UniqueFd file;
+};
+
+// A program that was frozen after its start (src/frozen), and what brings it to life.
 struct FrozenProgram {
-  UniqueFd thaw;
-  UniqueFd image;
+  std::shared_ptr<const UniqueFd> thaw;
+  std::vector<std::shared_ptr<const FrozenLayer>> layers;  // its image, then those below
 };
 
 struct Command {
@@ -49,6 +57,7 @@ struct Command {
   std::optional<std::chrono::milliseconds> cpu_time;
   std::optional<std::uint64_t> output_bytes;
   OutputOverflow overflow = OutputOverflow::kill;
+  bool effects = false;  // ExitStatus::effects is wanted.
 
   // Instead of a file: argv is only what the program is told. It ends with frozen::kExitBadImage if
   // it cannot be brought to life.
@@ -80,6 +89,7 @@ struct ExitStatus {
   std::chrono::microseconds cpu_system{0};
   std::uint64_t max_rss_bytes = 0;
   std::uint64_t truncated_bytes = 0;
+  std::shared_ptr<const Effects> effects;  // if they were wanted; lost with the daemon
 
   bool ok() const noexcept { return reason == EndReason::exited && exit_code == 0; }
 };

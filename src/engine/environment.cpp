@@ -276,6 +276,22 @@ Result<std::vector<wire::Layer>> folder_layers(const fs::path& folder, const fs:
   return std::vector<wire::Layer>{{top.native(), ""}, {root.native(), ""}};
 }
 
+Result<wire::Layer> workspace_layer(const fs::path& folder, Ids ids) {
+  std::error_code ec;
+  fs::path root = fs::canonical(folder, ec);
+  if (ec || !fs::is_directory(root, ec))
+    return fail(Errc::not_found, folder.native() + " is not a folder");
+  if (root == "/")
+    return fail(Errc::denied, "the machine's own root is not for a sandbox to work on",
+                "give a folder below it");
+  struct stat info {};
+  if (::stat(root.c_str(), &info) != 0) return fail_errno("stat " + root.native());
+  if (ids == Ids::own && info.st_uid != ::geteuid())
+    return fail(Errc::denied, root.native() + " belongs to somebody else",
+                "work on a folder of your own, or as root");
+  return wire::Layer{root.native(), "workspace", true};
+}
+
 Result<UnpackedTar> find_unpacked(const fs::path& tar, const fs::path& cache) {
   std::error_code ec;
   fs::path file = fs::canonical(tar, ec);

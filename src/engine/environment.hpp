@@ -26,6 +26,10 @@ bool is_half_made_by(std::string_view name, const InstanceId& maker);
 Result<std::vector<wire::Layer>> folder_layers(const std::filesystem::path& folder,
                                                const std::filesystem::path& work);
 
+// A folder that a sandbox's /workspace begins with, whoever's id has to change for that.
+enum class Ids { mapped, own };  // own: as an ordinary user, who has only one
+Result<wire::Layer> workspace_layer(const std::filesystem::path& folder, Ids ids);
+
 // Accounts of an image, with those every sandbox has added where they are missing. For tests, too.
 std::string with_accounts(std::string passwd);
 std::string with_groups(std::string group);

@@ -8,6 +8,7 @@
 #include <linux/bpf_common.h>
 #include <linux/seccomp.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <map>
 #include <span>
@@ -41,11 +42,13 @@ void append(Fragment& out, const Fragment& more) {
   out.insert(out.end(), more.begin(), more.end());
 }
 
-sock_filter answer(Verdict verdict) {
+sock_filter answer(Verdict verdict, Refusals refusals) {
   switch (verdict.kind) {
     case Verdict::Kind::allow:
       return statement(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
     case Verdict::Kind::refuse:
+      if (refusals == Refusals::told && verdict.err != ENOSYS)
+        return statement(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF);
       return statement(
           BPF_RET | BPF_K,
           SECCOMP_RET_ERRNO | (static_cast<std::uint32_t>(verdict.err) & SECCOMP_RET_DATA));
@@ -87,10 +90,10 @@ Result<Fragment> compile_check(const ArgCheck& check, std::size_t skip) {
   return out;
 }
 
-Result<Fragment> compile_rule(const SyscallRule& rule) {
+Result<Fragment> compile_rule(const SyscallRule& rule, Refusals refusals) {
   Fragment out;
   for (const Clause& clause : rule.clauses) {
-    Fragment body{answer(clause.then)};
+    Fragment body{answer(clause.then, refusals)};
     for (auto check = clause.when.rbegin(); check != clause.when.rend(); ++check) {
       Fragment longer = TRY(compile_check(*check, body.size()));
       append(longer, body);
@@ -98,7 +101,7 @@ Result<Fragment> compile_rule(const SyscallRule& rule) {
     }
     append(out, body);
   }
-  out.push_back(answer(rule.otherwise));
+  out.push_back(answer(rule.otherwise, refusals));
   return out;
 }
 
@@ -115,17 +118,18 @@ bool same(const Fragment& a, const Fragment& b) {
                     });
 }
 
-Result<std::vector<Leaf>> leaves_of(const SyscallRules& rules) {
-  const Fragment unlisted{answer(rules.unlisted)};
+Result<std::vector<Leaf>> leaves_of(const SyscallRules& rules, Refusals refusals) {
+  const Fragment unlisted{answer(rules.unlisted, refusals)};
   std::map<std::uint32_t, Fragment> starts{{0, unlisted}};
   for (const SyscallRule& rule : rules.rules) {
     if (rule.number >= kX32Bit)
       return fail(Errc::internal, "not a number: " + std::string(rule.name));
-    starts.insert_or_assign(rule.number, TRY(compile_rule(rule)));
+    starts.insert_or_assign(rule.number, TRY(compile_rule(rule, refusals)));
     starts.try_emplace(rule.number + 1, unlisted);
   }
-  if (rules.machine == Machine::x86_64) starts.insert_or_assign(kX32Bit, Fragment{answer(kKill)});
-  starts.insert_or_assign(kSkippedCall, Fragment{answer(kAllow)});
+  if (rules.machine == Machine::x86_64)
+    starts.insert_or_assign(kX32Bit, Fragment{answer(kKill, refusals)});
+  starts.insert_or_assign(kSkippedCall, Fragment{answer(kAllow, refusals)});
 
   std::vector<Leaf> out;
   for (auto& [first, code] : starts)
@@ -151,24 +155,24 @@ Fragment compile_tree(std::span<const Leaf> leaves) {
 
 }  // namespace
 
-Result<FilterProgram> compile(const SyscallRules& rules) {
+Result<FilterProgram> compile(const SyscallRules& rules, Refusals refusals) {
   const std::uint32_t machine =
       rules.machine == Machine::x86_64 ? AUDIT_ARCH_X86_64 : AUDIT_ARCH_AARCH64;
   FilterProgram out{
       load(offsetof(seccomp_data, arch)),
       jump(BPF_JEQ, machine, 1, 0),
-      answer(kKill),  // An error would not do: a 32-bit program could not even exit.
+      answer(kKill, refusals),  // An error would not do: a 32-bit program could not even exit.
       load(offsetof(seccomp_data, nr)),
   };
-  append(out, compile_tree(TRY(leaves_of(rules))));
+  append(out, compile_tree(TRY(leaves_of(rules, refusals))));
   if (out.size() > BPF_MAXINSNS) return fail(Errc::internal, "the filter is too long");
   return out;
 }
 
-Result<FilterProgram> compile_fence() { return compile(fence_rules()); }
+Result<FilterProgram> compile_fence() { return compile(fence_rules(), Refusals::quiet); }
 
-Result<FilterProgram> compile_gate(SyscallTier tier, std::uint64_t secret) {
-  return compile(gate_rules(tier, secret));
+Result<FilterProgram> compile_gate(SyscallTier tier, std::uint64_t secret, Refusals refusals) {
+  return compile(gate_rules(tier, secret), refusals);
 }
 
 }  // namespace asr

@@ -15,6 +15,12 @@ inline constexpr std::chrono::minutes kWorkWithin{30};
 // The error in an answer that is not the one asked for.
 Error failure_in(const Letter& letter);
 
+// The one descriptor that an Opened brings.
+Result<UniqueFd> descriptor_in(Letter letter);
+// The same if it is a pipe to read from. As a description of our own: the sandbox does not share
+// its flags.
+Result<UniqueFd> pipe_in(Letter letter);
+
 template <class Message>
 asio::awaitable<Result<Letter>> ask(std::shared_ptr<Channel> channel, Message message,
                                     std::vector<UniqueFd> fds = {},

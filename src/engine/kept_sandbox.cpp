@@ -56,6 +56,9 @@ asio::awaitable<Result<void>> NativeSandbox::keep(std::string label) {
 asio::awaitable<Result<void>> NativeSandbox::keep_on_strand(std::string label) {
   if (state_ == SandboxState::gone || buried_)
     co_return fail(Errc::gone, "the sandbox has ended", "create a new one");
+  // A record does not tell of the folder.
+  if (!birth_.spec.environment.workspace.empty())
+    co_return fail(Errc::unsupported, "a sandbox that works on a folder ends with its engine");
   label_.set(std::move(label));
   kept_ = true;
   auto thing = keepsake();

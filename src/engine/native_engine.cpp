@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <boost/asio/strand.hpp>
+#include <cstring>
 #include <thread>
 
+#include "engine/filter.hpp"
 #include "engine/on_strand.hpp"
 #include "os/file.hpp"
 #include "os/landlock.hpp"
@@ -33,6 +35,19 @@ CgroupTotals totals_for(const EngineOptions& options) {
 
 std::function<void(Remains)> burial_by(std::shared_ptr<Janitor> janitor) {
   return [janitor = std::move(janitor)](Remains remains) { janitor->bury(std::move(remains)); };
+}
+
+std::string bytes_of(const FilterProgram& program) {
+  std::string bytes(program.size() * sizeof(sock_filter), '\0');
+  std::memcpy(bytes.data(), program.data(), bytes.size());
+  return bytes;
+}
+
+Result<wire::Gate> gate_for(SyscallTier tier, std::uint64_t secret) {
+  wire::Gate gate;
+  gate.telling = bytes_of(TRY(compile_gate(tier, secret, Refusals::told)));
+  gate.quiet = bytes_of(TRY(compile_gate(tier, secret, Refusals::quiet)));
+  return gate;
 }
 
 }  // namespace
@@ -101,9 +116,9 @@ Result<void> NativeEngine::prepare() {
       SIG_IGN);  // Or a program that closes its stdin would end us; pipes know no MSG_NOSIGNAL.
   if (::getrandom(&gate_secret_, sizeof gate_secret_, 0) != sizeof gate_secret_)
     return fail_errno("getrandom");
-  fence_ = TRY(compile_fence());
-  strict_gate_ = TRY(compile_gate(SyscallTier::strict, gate_secret_));
-  browser_gate_ = TRY(compile_gate(SyscallTier::browser, gate_secret_));
+  fence_ = bytes_of(TRY(compile_fence()));
+  strict_gate_ = TRY(gate_for(SyscallTier::strict, gate_secret_));
+  browser_gate_ = TRY(gate_for(SyscallTier::browser, gate_secret_));
   auto abi = landlock_abi();
   landlock_abi_ = abi ? *abi : 0;
   auto pattern = read_small_file(AT_FDCWD, "/proc/sys/kernel/core_pattern");

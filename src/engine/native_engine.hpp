@@ -9,7 +9,6 @@
 
 #include "engine/cgroups.hpp"
 #include "engine/engine.hpp"
-#include "engine/filter.hpp"
 #include "engine/full_network.hpp"
 #include "engine/id_ranges.hpp"
 #include "engine/instance.hpp"
@@ -20,6 +19,7 @@
 #include "engine/succession.hpp"
 #include "engine/zygote_process.hpp"
 #include "wire/guest_messages.hpp"
+#include "wire/zygote_messages.hpp"
 
 namespace asr {
 
@@ -92,9 +92,9 @@ class NativeEngine final : public Engine {
   std::shared_ptr<KeeperLink> keeper_;  // only with a fixed name
   std::uint32_t epoch_ = 0;
   bool owns_remains_ = false;  // Nobody else is, or will be, this instance.
-  FilterProgram fence_;
-  FilterProgram strict_gate_;
-  FilterProgram browser_gate_;
+  std::string fence_;
+  wire::Gate strict_gate_;
+  wire::Gate browser_gate_;
   std::uint64_t gate_secret_ = 0;
   int landlock_abi_ = 0;
   bool piped_cores_ = false;

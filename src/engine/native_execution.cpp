@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/redirect_error.hpp>
@@ -13,6 +14,7 @@
 #include "base/scope_exit.hpp"
 #include "engine/guest_answers.hpp"
 #include "engine/program_texts.hpp"
+#include "engine/told_effects.hpp"
 
 namespace asr {
 
@@ -21,6 +23,7 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr std::size_t kChunk = 64 * 1024;
+constexpr std::size_t kFirstChunk = 4 * 1024;  // Most say little, and very many may run.
 // What may lie unread in the daemon for one program. Beyond it the pipes fill, and the program
 // waits.
 constexpr std::size_t kMostQueued = 1 << 20;
@@ -73,13 +76,20 @@ asio::awaitable<Result<std::shared_ptr<NativeExecution>>> NativeExecution::start
   execution->oom_before_ = execution->context_.oom_kills();
   execution->paused_before_ = execution->context_.paused();
   execution->started_ = Clock::now();
+  if (command.effects) {
+    execution->with_effects_ = true;
+    execution->memory_ = execution->context_.watch_memory();
+  }
   wire::Start request = request_for(command, limits);
   execution->wall_time_ = request.wall_time;
 
   auto box = channel->box();
   execution->id_ = box->id();
   std::vector<int> fds;
-  if (command.frozen) fds = {command.frozen->thaw.get(), command.frozen->image.get()};
+  if (command.frozen) {
+    fds.push_back(command.frozen->thaw->get());
+    for (const auto& layer : command.frozen->layers) fds.push_back(layer->file.get());
+  }
   CO_TRY(channel->send(box->id(), request, fds));
   Letter answer = CO_TRY(co_await box->next(Clock::now() + kAnswerWithin));
   auto started = answer.as<wire::Started>();
@@ -170,7 +180,7 @@ void NativeExecution::accept(OutputChunk::Stream kind, std::string data) {
 
 // A program that replies has said before what it had to say.
 void NativeExecution::accept_what_came_before() {
-  std::string buffer(kChunk, '\0');
+  std::array<char, kFirstChunk> buffer{};
   for (auto kind : {OutputChunk::Stream::out, OutputChunk::Stream::err}) {
     const std::unique_ptr<Stream>& stream = stream_of(kind);
     // No more than a pipe holds: others may go on writing.
@@ -178,7 +188,7 @@ void NativeExecution::accept_what_came_before() {
       ssize_t n = ::read(stream->descriptor.native_handle(), buffer.data(), buffer.size());
       if (n <= 0) break;
       taken += static_cast<std::size_t>(n);
-      accept(kind, buffer.substr(0, static_cast<std::size_t>(n)));
+      accept(kind, std::string(buffer.data(), static_cast<std::size_t>(n)));
     }
   }
 }
@@ -192,7 +202,7 @@ bool NativeExecution::may_read(const Stream& stream) const {
 asio::awaitable<void> NativeExecution::pump(OutputChunk::Stream kind) {
   auto self = shared_from_this();
   std::unique_ptr<Stream>& stream = stream_of(kind);
-  std::string buffer(kChunk, '\0');
+  std::string buffer(kFirstChunk, '\0');
   auto drain_until = Clock::time_point::max();
   std::size_t after_end = 0;
   for (;;) {
@@ -206,6 +216,7 @@ asio::awaitable<void> NativeExecution::pump(OutputChunk::Stream kind) {
       if (ended_) after_end += static_cast<std::size_t>(n);
       if (kind == OutputChunk::Stream::reply) accept_what_came_before();
       accept(kind, buffer.substr(0, static_cast<std::size_t>(n)));
+      if (static_cast<std::size_t>(n) == buffer.size()) buffer.resize(kChunk);
       continue;
     }
     if (n == 0 || (errno != EAGAIN && errno != EINTR)) break;
@@ -235,15 +246,32 @@ NativeExecution::Clock::time_point NativeExecution::answer_due() const {
   return due + kGuestGrace;
 }
 
+// `due` moves while the sandbox stands still.
+asio::awaitable<Result<Letter>> NativeExecution::next_letter(
+    std::shared_ptr<Channel::Box> box, std::function<Clock::time_point()> due) {
+  for (;;) {
+    auto letter = co_await box->next(due());
+    if (letter || letter.error().code != Errc::timeout || Clock::now() >= due()) co_return letter;
+  }
+}
+
 asio::awaitable<void> NativeExecution::watch_end(std::shared_ptr<Channel::Box> box) {
   auto self = shared_from_this();
-  auto answer = co_await box->next(answer_due());
-  while (!answer && answer.error().code == Errc::timeout && Clock::now() < answer_due())
-    answer = co_await box->next(answer_due());
+  auto waiting = next_letter(box, [this] { return answer_due(); });
+  auto answer = co_await std::move(waiting);
+  std::shared_ptr<Effects> effects;
+  if (auto measured = answer ? answer->as<wire::Measured>() : std::nullopt) {
+    effects = std::make_shared<Effects>(effects_of(*std::move(measured), memory_.get()));
+    auto due = Clock::now() + kAnswerWithin - context_.paused();
+    auto going_on = next_letter(box, [this, due] { return due + context_.paused(); });
+    answer = co_await std::move(going_on);
+  }
+  memory_.reset();
   ExitStatus status;
   status.wall = Clock::now() - started_;
   if (auto ended = answer ? answer->as<wire::Ended>() : std::nullopt) {
     status = status_of(*ended);
+    if (effects) effects->cpu = status.cpu_user + status.cpu_system;
     status.wall = Clock::now() - started_;
     // Perhaps long ago, while nobody was there to hear it.
     if (adopted_ && ended->wall.count() > 0)
@@ -257,6 +285,9 @@ asio::awaitable<void> NativeExecution::watch_end(std::shared_ptr<Channel::Box> b
     status.exit_code = 137;
     status.signal = SIGKILL;
   }
+  if (with_effects_ && !effects)
+    effects = std::make_shared<Effects>(unknown_effects("the sandbox ended first"));
+  status.effects = std::move(effects);
   finish(status);
 }
 
@@ -319,6 +350,16 @@ asio::awaitable<Result<void>> NativeExecution::write_stdin(std::string data) {
     co_await in_->descriptor.async_wait(asio::posix::stream_descriptor::wait_write, token);
   }
   co_return Result<void>();
+}
+
+// In one piece with a byte of its own: whoever waits for it reads that byte and nothing else.
+asio::awaitable<Result<void>> NativeExecution::send_descriptor(UniqueFd descriptor) {
+  auto self = shared_from_this();
+  if (ended_) co_return fail(Errc::conflict, "the program has ended");
+  if (!in_ || !both_ways_)
+    co_return fail(Errc::conflict, "the program takes no descriptors", "start it with both ways");
+  std::array<int, 1> sent{descriptor.get()};
+  co_return send_packet(in_->descriptor.native_handle(), ".", sent, Wait::dont_block);
 }
 
 void NativeExecution::close_stdin() {

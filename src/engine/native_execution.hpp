@@ -11,6 +11,7 @@
 #include "engine/channel.hpp"
 #include "engine/keeper_link.hpp"
 #include "engine/label.hpp"
+#include "engine/memory_peaks.hpp"
 #include "engine/records.hpp"
 #include "engine/sandbox.hpp"
 #include "wire/guest_messages.hpp"
@@ -24,6 +25,7 @@ struct ExecutionContext {
   std::function<std::uint64_t()> oom_kills;                     // of the sandbox so far
   std::function<Result<void>()> check_ready;                    // whether it can be asked now
   std::function<std::chrono::steady_clock::duration()> paused;  // for how long so far
+  std::function<std::unique_ptr<MemoryPeaks::Watch>()> watch_memory;
   std::function<bool()> left;  // It lives on without us: what we do not see proves nothing.
   // Who keeps the sandbox; an error if nobody does. Remembers the execution as one that is kept.
   std::function<Result<std::shared_ptr<KeeperLink>>(std::weak_ptr<NativeExecution>)> keeper;
@@ -43,6 +45,7 @@ class NativeExecution : public std::enable_shared_from_this<NativeExecution> {
   std::string label() const { return label_.get(); }
   asio::awaitable<Result<std::optional<OutputChunk>>> read();
   asio::awaitable<Result<void>> write_stdin(std::string data);
+  asio::awaitable<Result<void>> send_descriptor(UniqueFd descriptor);
   void close_stdin();
   void close_output(OutputChunk::Stream kind);
   asio::awaitable<Result<void>> signal(int number);
@@ -86,6 +89,8 @@ class NativeExecution : public std::enable_shared_from_this<NativeExecution> {
   bool may_read(const Stream& stream) const;
   asio::awaitable<void> pump(OutputChunk::Stream kind);
   Clock::time_point answer_due() const;
+  asio::awaitable<Result<Letter>> next_letter(std::shared_ptr<Channel::Box> box,
+                                              std::function<Clock::time_point()> due);
   asio::awaitable<void> watch_end(std::shared_ptr<Channel::Box> box);
   void accept(OutputChunk::Stream kind, std::string data);
   void accept_what_came_before();
@@ -123,6 +128,8 @@ class NativeExecution : public std::enable_shared_from_this<NativeExecution> {
   Clock::duration paused_before_{};
   std::uint64_t truncated_bytes_ = 0;
   std::optional<ExitStatus> ended_;
+  bool with_effects_ = false;
+  std::unique_ptr<MemoryPeaks::Watch> memory_;
 
   Label label_;
   std::shared_ptr<KeeperLink> keeper_;  // only while it is kept

@@ -40,13 +40,8 @@ Result<void> check_path(const std::string& path) {
 }
 
 // A descriptor from a guest is used only if it is of the kind asked for.
-Result<UniqueFd> one_descriptor(Letter letter) {
-  if (!letter.as<wire::Opened>() || letter.fds.size() != 1) return fail(failure_in(letter));
-  return std::move(letter.fds[0]);
-}
-
 Result<UniqueFd> plain_file(Letter letter) {
-  UniqueFd fd = TRY(one_descriptor(std::move(letter)));
+  UniqueFd fd = TRY(descriptor_in(std::move(letter)));
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode))
     return fail(Errc::internal, "the sandbox handed out something that is not a file");
@@ -54,7 +49,7 @@ Result<UniqueFd> plain_file(Letter letter) {
 }
 
 Result<UniqueFd> stream_socket(Letter letter) {
-  UniqueFd fd = TRY(one_descriptor(std::move(letter)));
+  UniqueFd fd = TRY(descriptor_in(std::move(letter)));
   int domain = 0;
   int type = 0;
   socklen_t size = sizeof(int);
@@ -180,6 +175,13 @@ asio::awaitable<Result<std::unique_ptr<FileWrite>>> start_writing(std::shared_pt
 asio::awaitable<Result<UniqueFd>> NativeSandbox::open_read(std::string path, std::string user) {
   CO_TRY(check_path(path));
   auto asking = request(file_request(wire::FileOp::open_read, std::move(path), std::move(user)));
+  Letter answer = CO_TRY(co_await std::move(asking));
+  co_return plain_file(std::move(answer));
+}
+
+asio::awaitable<Result<UniqueFd>> NativeSandbox::open_before(std::string path) {
+  CO_TRY(check_path(path));
+  auto asking = request(file_request(wire::FileOp::open_before, std::move(path), "root"));
   Letter answer = CO_TRY(co_await std::move(asking));
   co_return plain_file(std::move(answer));
 }
@@ -335,15 +337,7 @@ asio::awaitable<Result<UniqueFd>> NativeSandbox::archive_out(std::string path, s
   CO_TRY(check_path(path));
   auto asking = request(file_request(wire::FileOp::archive_out, std::move(path), std::move(user)));
   Letter answer = CO_TRY(co_await std::move(asking));
-  UniqueFd fd = CO_TRY(one_descriptor(std::move(answer)));
-  struct stat info {};
-  if (::fstat(fd.get(), &info) != 0 || !S_ISFIFO(info.st_mode))
-    co_return fail(Errc::internal, "the sandbox handed out something that is not a pipe");
-  std::string own = "/proc/self/fd/" + std::to_string(fd.get());
-  // Without waiting: a FIFO with a name would keep us until somebody writes.
-  UniqueFd reopened(::open(own.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-  if (!reopened || ::fcntl(reopened.get(), F_SETFL, 0) != 0) co_return fail_errno("open pipe");
-  co_return reopened;
+  co_return pipe_in(std::move(answer));
 }
 
 asio::awaitable<Result<Sandbox::ArchiveReport>> NativeSandbox::archive_in(std::string path,

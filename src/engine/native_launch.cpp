@@ -5,7 +5,6 @@
 
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/strand.hpp>
-#include <cstring>
 #include <map>
 
 #include "base/scope_exit.hpp"
@@ -27,12 +26,6 @@ namespace {
 constexpr auto kHelloWithin = 30s;
 // More ended sandboxes than this wait to be cleaned: new ones wait for the janitor.
 constexpr std::size_t kMostBacklog = 512;
-
-std::string bytes_of(const FilterProgram& program) {
-  std::string bytes(program.size() * sizeof(sock_filter), '\0');
-  std::memcpy(bytes.data(), program.data(), bytes.size());
-  return bytes;
-}
 
 bool has_ended(const std::shared_ptr<ZygoteProcess>& zygote) { return !zygote->is_alive(); }
 
@@ -109,9 +102,9 @@ asio::awaitable<Result<std::shared_ptr<ZygoteProcess>>> NativeEngine::start_zygo
   configure.import = import;
   configure.layers = std::move(layers);
   configure.stage = (instance_.dir() / ("stage-" + random_name(8))).native();
-  configure.fence = bytes_of(fence_);
-  configure.strict_gate = bytes_of(strict_gate_);
-  configure.browser_gate = bytes_of(browser_gate_);
+  configure.fence = fence_;
+  configure.strict_gate = strict_gate_;
+  configure.browser_gate = browser_gate_;
   configure.gate_secret = gate_secret_;
   configure.landlock_abi = landlock_abi_;
   configure.piped_cores = piped_cores_;
@@ -123,8 +116,12 @@ asio::awaitable<Result<std::shared_ptr<ZygoteProcess>>> NativeEngine::start_zygo
 asio::awaitable<Result<void>> NativeEngine::start_zygotes(std::shared_ptr<Home> home,
                                                           Environment environment) {
   if (home->layers.empty()) {
+    std::string workspace = environment.workspace;
     auto finding = layers_of(std::move(environment));
-    home->layers = CO_TRY(co_await std::move(finding));
+    auto layers = CO_TRY(co_await std::move(finding));
+    if (!workspace.empty())
+      layers.push_back(CO_TRY(workspace_layer(workspace, rootless_ ? Ids::own : Ids::mapped)));
+    home->layers = std::move(layers);
   }
   std::erase_if(home->zygotes, has_ended);
   while (home->zygotes.size() < options_.zygotes) {
@@ -207,9 +204,10 @@ asio::awaitable<Result<StorageMounts>> NativeEngine::mount_storage(SandboxSpec s
 
 namespace {
 
-// The largest file a program may make: what it lies on has its own limit, or none.
+// The largest file a program may make: what it lies on has its own limit, or none. A file of
+// memory, such as the one an interpreter is saved to, lies on nothing.
 std::uint64_t file_limit(const SandboxSpec& spec, const StorageMounts& mounts) {
-  std::uint64_t most = spec.limits.disk_bytes;
+  std::uint64_t most = std::max(spec.limits.disk_bytes, spec.limits.memory_bytes);
   for (const StorageMounts::Mount& volume : mounts.volumes) {
     if (volume.bytes == 0) return 0;
     most = std::max(most, volume.bytes);

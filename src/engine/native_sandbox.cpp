@@ -26,7 +26,9 @@ constexpr std::size_t kMostProcesses = 100'000;
 }  // namespace
 
 NativeSandbox::NativeSandbox(Birth birth, std::function<void(Remains)> bury)
-    : birth_(std::move(birth)), bury_(std::move(bury)) {
+    : birth_(std::move(birth)),
+      bury_(std::move(bury)),
+      peaks_(std::make_shared<MemoryPeaks>(birth_.cgroups, birth_.group)) {
   if (birth_.spec.network == Network::proxied)
     egress_ = std::make_shared<EgressQueue>(birth_.channel, birth_.spec.proxy_port);
 }
@@ -84,6 +86,7 @@ ExecutionContext NativeSandbox::execution_context() {
   context.oom_kills = [cgroups = birth_.cgroups, group = birth_.group] {
     return cgroups->oom_kills(group);
   };
+  context.watch_memory = [peaks = peaks_] { return peaks->watch(); };
   context.check_ready = [weak = weak_from_this()]() -> Result<void> {
     if (auto self = weak.lock()) return self->check_ready();
     return fail(Errc::gone, "the sandbox has ended", "create a new one");
@@ -284,6 +287,7 @@ asio::awaitable<Result<Usage>> NativeSandbox::usage() {
     co_return fail(Errc::gone, "the sandbox has ended", "create a new one");
   Usage usage;
   birth_.cgroups->measure(birth_.group, usage);
+  usage.memory_peak_bytes = std::max(usage.memory_peak_bytes, peaks_->highest());
   usage.disk_limit_bytes = birth_.spec.limits.disk_bytes;
   if (state_ == SandboxState::paused) co_return usage;  // Frozen, it cannot be asked.
   auto asking = request(wire::DiskUsage{});

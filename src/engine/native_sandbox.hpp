@@ -12,6 +12,7 @@
 #include "engine/id_ranges.hpp"
 #include "engine/keeper_link.hpp"
 #include "engine/label.hpp"
+#include "engine/memory_peaks.hpp"
 #include "engine/on_strand.hpp"
 #include "engine/paused_time.hpp"
 #include "engine/records.hpp"
@@ -115,6 +116,10 @@ class NativeSandbox final : public Sandbox, public std::enable_shared_from_this<
   asio::awaitable<Result<UniqueFd>> archive_out(std::string path, std::string user) override;
   asio::awaitable<Result<ArchiveReport>> archive_in(std::string path, UniqueFd tar,
                                                     std::string user) override;
+  asio::awaitable<Result<Changes>> changes() override;
+  asio::awaitable<Result<UniqueFd>> open_before(std::string path) override;
+  asio::awaitable<Result<UniqueFd>> save_files(std::vector<std::string> only) override;
+  asio::awaitable<Result<ArchiveReport>> restore_files(UniqueFd tar) override;
   asio::awaitable<Result<UniqueFd>> connect(std::uint16_t port) override;
 
   asio::awaitable<Result<UniqueFd>> accept_egress() override;
@@ -123,6 +128,8 @@ class NativeSandbox final : public Sandbox, public std::enable_shared_from_this<
   asio::awaitable<Result<void>> pause() override;
   asio::awaitable<Result<void>> resume() override;
   asio::awaitable<Result<Usage>> usage() override;
+  asio::awaitable<Result<std::unique_ptr<EffectsWatch>>> watch_effects(
+      std::int32_t process) override;
   void on_end(std::function<void()> told) override;
   asio::awaitable<Result<void>> destroy() override;
 
@@ -159,6 +166,7 @@ class NativeSandbox final : public Sandbox, public std::enable_shared_from_this<
   std::function<void(Remains)> bury_;
   std::atomic<SandboxState> state_{SandboxState::ready};
   std::atomic<bool> buried_{false};
+  std::shared_ptr<MemoryPeaks> peaks_;
   PausedTime paused_time_;
   std::function<void()> told_of_end_;    // on the strand
   std::shared_ptr<EgressQueue> egress_;  // Only with Network::proxied.

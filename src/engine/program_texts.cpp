@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include "frozen/image.hpp"
 #include "os/seqpacket.hpp"
 
 namespace asr {
@@ -22,13 +23,17 @@ wire::Start request_for(const Command& command, const Limits& limits) {
   request.wall_time = command.wall_time.value_or(limits.wall_time);
   request.cpu_time = command.cpu_time.value_or(limits.cpu_time);
   request.open_files = limits.open_files;
-  request.frozen = command.frozen != nullptr;
+  request.effects = command.effects;
+  if (command.frozen) request.layers = static_cast<std::uint8_t>(command.frozen->layers.size());
   return request;
 }
 
 Result<void> check_command(const Command& command) {
   if (command.argv.empty() || command.argv[0].empty())
     return fail(Errc::invalid, "no command to run");
+  if (command.frozen && (!command.frozen->thaw || command.frozen->layers.empty() ||
+                         command.frozen->layers.size() > frozen::kMostLayers))
+    return fail(Errc::invalid, "no image to start from");
   std::size_t size = command.cwd.size();
   auto check_text = [&](const std::string& text) {
     size += text.size() + 8;

@@ -14,7 +14,9 @@
 #include "base/id.hpp"
 #include "base/result.hpp"
 #include "base/unique_fd.hpp"
+#include "engine/changes.hpp"
 #include "engine/command.hpp"
+#include "engine/effects.hpp"
 #include "engine/files.hpp"
 #include "engine/usage.hpp"
 #include "policy/isolation.hpp"
@@ -43,6 +45,9 @@ class Execution {
   // Not calling it is back-pressure: the program blocks once its pipe is full.
   virtual asio::awaitable<Result<std::optional<OutputChunk>>> read() = 0;
   virtual asio::awaitable<Result<void>> write_stdin(std::string data) = 0;
+  // To a program whose stdin goes both ways, which waits for it and nothing else. It is the
+  // program's from then on, with all that can be done with it.
+  virtual asio::awaitable<Result<void>> send_descriptor(UniqueFd descriptor) = 0;
   virtual asio::awaitable<Result<void>> close_stdin() = 0;
   // Nobody will read this stream any more. The program learns it as it would from any pipe: by
   // SIGPIPE or a failed write. A terminal hangs up.
@@ -77,6 +82,13 @@ class FileWrite {
   virtual UniqueFd take_pipe() = 0;
   // When all is written and the file is closed.
   virtual asio::awaitable<Result<void>> finish() = 0;
+};
+
+// Measures what happens in a sandbox until it is asked.
+class EffectsWatch {
+ public:
+  virtual ~EffectsWatch() = default;
+  virtual asio::awaitable<Result<Effects>> finish() = 0;
 };
 
 enum class SandboxState { ready, paused, gone };
@@ -143,6 +155,20 @@ class Sandbox {
   virtual asio::awaitable<Result<ArchiveReport>> archive_in(std::string path, UniqueFd tar,
                                                             std::string user = "user") = 0;
 
+  // All that differs from what a sandbox of its environment begins with. Volumes and /dev/shm are
+  // not looked at. A folder that was removed is one entry.
+  virtual asio::awaitable<Result<Changes>> changes() = 0;
+  // A regular file as it was when the sandbox began; Errc::not_found if it was not there,
+  // Errc::conflict if it was something else.
+  virtual asio::awaitable<Result<UniqueFd>> open_before(std::string path) = 0;
+  // A tar stream of all that was written, with what says that something was removed, as a pipe to
+  // read from. For restore_files() of a new sandbox of the same environment.
+  // Of `only` some, if there are any: each by its path, as changes() tells it.
+  virtual asio::awaitable<Result<UniqueFd>> save_files(std::vector<std::string> only = {}) = 0;
+  // Makes a fresh sandbox's files those that were saved. `tar` is a file, or a pipe the caller
+  // fills meanwhile. After an error the sandbox has a part of them: it is of no use any more.
+  virtual asio::awaitable<Result<ArchiveReport>> restore_files(UniqueFd tar) = 0;
+
   // A connection to a TCP port inside.
   virtual asio::awaitable<Result<UniqueFd>> connect(std::uint16_t port) = 0;
 
@@ -157,6 +183,10 @@ class Sandbox {
   virtual asio::awaitable<Result<void>> pause() = 0;
   virtual asio::awaitable<Result<void>> resume() = 0;
   virtual asio::awaitable<Result<Usage>> usage() = 0;
+  // From now on. `process`, as seen inside, is the one whose use of time and bytes is told. A
+  // program that is started with Command::effects needs none of this.
+  virtual asio::awaitable<Result<std::unique_ptr<EffectsWatch>>> watch_effects(
+      std::int32_t process) = 0;
 
   // From now on it outlives the engine, whose next life gives it back with this label. Needs an
   // engine with a fixed name (EngineOptions::instance).

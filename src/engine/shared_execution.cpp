@@ -33,6 +33,9 @@ class SharedExecution final : public Execution {
   asio::awaitable<Result<void>> write_stdin(std::string data) override {
     return on_strand(strand_, hold(execution_, execution_->write_stdin(std::move(data))));
   }
+  asio::awaitable<Result<void>> send_descriptor(UniqueFd descriptor) override {
+    return on_strand(strand_, hold(execution_, execution_->send_descriptor(std::move(descriptor))));
+  }
   asio::awaitable<Result<void>> close_stdin() override {
     auto closing = [](std::shared_ptr<NativeExecution> execution) -> asio::awaitable<Result<void>> {
       execution->close_stdin();

@@ -30,10 +30,12 @@ Errc to_errc(std::uint8_t code) {
 
 Error refusal(const Letter& letter) {
   if (letter.lost_descriptors) return out_of_descriptors();
-  if (auto refused = letter.as<wire::LaunchRefused>())
-    return Error(
-        Errc::os, "zygote: " + refused->what,
-        to_errc(refused->code) == Errc::denied ? "agent-sandbox doctor tells what is missing" : "");
+  if (auto refused = letter.as<wire::LaunchRefused>()) {
+    Errc code = to_errc(refused->code);
+    if (code == Errc::unsupported) return Error(code, refused->what);
+    return Error(Errc::os, "zygote: " + refused->what,
+                 code == Errc::denied ? "agent-sandbox doctor tells what is missing" : "");
+  }
   return Error(Errc::internal, "the zygote sent a wrong answer");
 }
 

@@ -350,6 +350,10 @@ Result<void> work_on_files(const Work& work, const File& request) {
     case wire::FileOp::watch:
     case wire::FileOp::archive_out:
     case wire::FileOp::archive_in:
+    case wire::FileOp::changes:
+    case wire::FileOp::save:
+    case wire::FileOp::restore:
+    case wire::FileOp::open_before:
       break;
   }
   return fail(Errc::internal, "unknown file operation");

@@ -33,8 +33,9 @@ void Guest::reap() {
   int status = 0;
   rusage usage{};
   int pid = 0;
-  while ((pid = ::wait4(-1, &status, WNOHANG, &usage)) > 0) {
+  while ((pid = ::wait4(programs_.next_to_reap(), &status, WNOHANG, &usage)) > 0) {
     if (auto ending = programs_.reaped(pid, status, usage)) {
+      if (ending->measured) (void)answer(ending->id, *ending->measured);
       (void)answer(ending->id, ending->ended);
       continue;
     }
@@ -74,8 +75,10 @@ void Guest::serve() {
     int door = outbox_.empty() ? egress_.waits_on(Egress::Clock::now()) : -1;
     if (auto rest = egress_.sleep(); rest.count() > 0 && (sleep.count() < 0 || rest < sleep))
       sleep = rest;
-    std::array<pollfd, 3> ready{
-        {{config_.socket, wanted, 0}, {signals.get(), POLLIN, 0}, {door, POLLIN, 0}}};
+    std::array<pollfd, 4> ready{{{config_.socket, wanted, 0},
+                                 {signals.get(), POLLIN, 0},
+                                 {door, POLLIN, 0},
+                                 {refusals_.waits_on(), POLLIN, 0}}};
     if (::poll(ready.data(), ready.size(), static_cast<int>(sleep.count())) < 0 && errno != EINTR)
       ::_exit(1);
     if (ready[1].revents != 0) {
@@ -85,6 +88,7 @@ void Guest::serve() {
       reap();
     }
     if (ready[2].revents != 0) let_out();
+    if (ready[3].revents != 0) refusals_.answer_some();
     if (ready[0].revents == 0) continue;
     if (wanted == POLLOUT) {
       if (!outbox_.flush()) ::_exit(0);
@@ -101,31 +105,43 @@ void Guest::serve() {
 
 namespace {
 
-// Leaves three descriptors of the sandbox's own, the socket and the inner namespace; closes the
-// rest.
-GuestConfig keep_two_descriptors(GuestConfig config) {
-  constexpr int kSocket = 3;
-  constexpr int kUserns = 4;
-  int socket = ::fcntl(config.socket, F_DUPFD_CLOEXEC, 10);
-  int userns = ::fcntl(config.inner_userns, F_DUPFD_CLOEXEC, 10);
-  if (socket < 0 || userns < 0 || ::dup3(socket, kSocket, O_CLOEXEC) < 0 ||
-      ::dup3(userns, kUserns, O_CLOEXEC) < 0)
-    ::_exit(1);
-  ::syscall(SYS_close_range, kUserns + 1, ~0U, 0);
+// Leaves three descriptors of the sandbox's own, then the socket, the inner namespace, what the
+// gate refuses, our own counts and those of what is written, in this order; closes the rest.
+void keep_few_descriptors(GuestConfig& config, LaunchOutcome& outcome) {
+  std::array<int*, 6 + kMaxLayers> kept{};
+  std::size_t count = 0;
+  auto keep = [&](int& fd) {
+    if (fd >= 0) kept[count++] = &fd;
+  };
+  keep(config.socket);
+  keep(config.inner_userns);
+  keep(config.refusals);
+  keep(config.own_io);
+  keep(outcome.scratch);
+  keep(outcome.disk);
+  for (int& lower : outcome.lowers) keep(lower);
+  auto end = 3 + static_cast<int>(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    *kept[i] = ::fcntl(*kept[i], F_DUPFD_CLOEXEC, end);
+    if (*kept[i] < 0) ::_exit(1);
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    *kept[i] = ::dup3(*kept[i], 3 + static_cast<int>(i), O_CLOEXEC);
+    if (*kept[i] < 0) ::_exit(1);
+  }
+  ::syscall(SYS_close_range, end, ~0U, 0);
   int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   if (null < 0) null = ::open("/", O_PATH | O_CLOEXEC);
   for (int fd = 0; fd <= 2; ++fd)
     if (::dup2(null, fd) < 0) ::_exit(1);
   ::close(null);
-  config.socket = kSocket;
-  config.inner_userns = kUserns;
-  return config;
 }
 
 }  // namespace
 
-void run_guest(GuestConfig config, const LaunchOutcome& outcome, int landlock_abi) {
-  config = keep_two_descriptors(config);
+void run_guest(GuestConfig config, const LaunchPlan& plan, LaunchOutcome outcome) {
+  keep_few_descriptors(config, outcome);
+  config.scratch = scratch_of(plan, outcome);
   ::prctl(PR_SET_NAME, "sandbox-init", 0, 0, 0);
   Egress egress;
   if (config.proxy_port != 0) {
@@ -142,7 +158,7 @@ void run_guest(GuestConfig config, const LaunchOutcome& outcome, int landlock_ab
   wire::Hello hello;
   hello.step_micros.assign(outcome.step_micros.begin(), outcome.step_micros.end());
   hello.idmapped = outcome.idmapped;
-  hello.landlock_abi = landlock_abi;
+  hello.landlock_abi = plan.landlock_abi;
   if (!send_message(config.socket, 0, hello)) ::_exit(1);
   Guest guest(config, std::move(egress));
   guest.serve();

@@ -14,6 +14,8 @@
 #include "guest/identity.hpp"
 #include "guest/outbox.hpp"
 #include "guest/programs.hpp"
+#include "guest/refusals.hpp"
+#include "guest/stock.hpp"
 #include "guest/work.hpp"
 #include "os/seqpacket.hpp"
 
@@ -21,7 +23,7 @@ namespace asr {
 
 wire::Failure failure_of(const Error& error);
 
-enum class As { user, guest };  // Whose rights a worker has.
+enum class As { user, guest, keeper_of_files };  // Whose rights a worker has.
 
 class Guest {
  public:
@@ -30,7 +32,9 @@ class Guest {
         egress_(std::move(egress)),
         outbox_(config.socket),
         accounts_(config.rootless),
-        programs_(config_),
+        refusals_(UniqueFd(config.refusals), config.tier, config.gate_secret),
+        stocktaker_(config_.scratch, refusals_, UniqueFd(config.own_io)),
+        programs_(config_, stocktaker_),
         buffer_(kMaxPacket) {}
 
   [[noreturn]] void serve();
@@ -46,9 +50,13 @@ class Guest {
   Result<void> dispatch(const Frame& frame, std::vector<UniqueFd>& fds);
   Result<void> start(std::uint32_t id, const wire::Start& request, std::vector<UniqueFd>& fds);
   Result<void> file(std::uint32_t id, const wire::File& request, std::vector<UniqueFd>& fds);
+  Result<void> written_files(std::uint32_t id, wire::FileOp op, std::vector<UniqueFd>& fds);
+  int take_rights(As as, const User& who) const noexcept;
   Result<void> list_processes(std::uint32_t id);
   Result<void> disk_usage(std::uint32_t id);
   Result<void> known_executions(std::uint32_t id);
+  Result<void> take_stock(std::uint32_t id, const wire::TakeStock& request);
+  Result<void> tell_effects(std::uint32_t id, const wire::TellEffects& request);
   void reap();
   void let_out();
 
@@ -63,6 +71,9 @@ class Guest {
   Egress egress_;
   Outbox outbox_;
   Accounts accounts_;
+  RefusalListener refusals_;
+  Stocktaker stocktaker_;
+  std::map<std::uint32_t, Stock> stocks_;  // by the request that had it taken
   Programs programs_;
   std::map<std::int32_t, Worker> workers_;  // by pid
   std::vector<char> buffer_;
@@ -77,13 +88,15 @@ Result<void> Guest::in_worker(Worker worker, As as, const std::string& user, Bod
   int pid = ::_Fork();
   if (pid < 0) return fail_errno("fork");
   if (pid > 0) {
+    stocktaker_.started_own();
     workers_[pid] = worker;
     return {};
   }
   outbox_.drop();
+  refusals_.drop();
   Work work{config_.socket, worker.request};
   Result<void> done;
-  if (as == As::user && become(config_, who) != 0)
+  if (take_rights(as, who) != 0)
     done = fail_errno("take the user's rights");
   else
     done = body(work);

@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <sys/statfs.h>
 
+#include "frozen/image.hpp"
 #include "guest/guest_loop.hpp"
 #include "guest/process_table.hpp"
 
@@ -10,9 +11,14 @@ namespace asr {
 Result<void> Guest::start(std::uint32_t id, const wire::Start& request,
                           std::vector<UniqueFd>& fds) {
   User user = TRY(accounts_.find(request.user));
-  if (request.frozen != (fds.size() == 2)) return fail(Errc::invalid, "no image to start from");
+  if (request.layers > frozen::kMostLayers ||
+      fds.size() != (request.layers > 0 ? request.layers + 1U : 0U))
+    return fail(Errc::invalid, "no image to start from");
   Frozen frozen;
-  if (request.frozen) frozen = {std::move(fds[0]), std::move(fds[1])};
+  if (request.layers > 0) {
+    frozen.thaw = std::move(fds[0]);
+    for (std::size_t i = 1; i < fds.size(); ++i) frozen.layers.push_back(std::move(fds[i]));
+  }
   StartedProgram program = TRY(programs_.start(id, request, user, frozen));
   wire::Started started;
   started.pid = program.pid;
@@ -21,10 +27,15 @@ Result<void> Guest::start(std::uint32_t id, const wire::Start& request,
   int relay = ::_Fork();
   if (relay == 0) {
     outbox_.drop();  // The daemon's end may still be in there, and the relay must see it close.
+    refusals_.drop();
+    (void)take_rights(As::guest, {});
     relay_terminal(std::move(program.terminal_master), std::move(program.terminal_peer));
     ::_exit(0);
   }
-  if (relay > 0) workers_[relay] = {.relays = id};
+  if (relay > 0) {
+    stocktaker_.started_own();
+    workers_[relay] = {.relays = id};
+  }
   return {};
 }
 
@@ -46,10 +57,39 @@ Result<void> Guest::file(std::uint32_t id, const wire::File& request, std::vecto
       return in_worker({.request = id}, As::user, request.user, [&](const Work& work) {
         return work_on_write(work, request, std::move(fds[0]));
       });
+    case wire::FileOp::changes:
+    case wire::FileOp::save:
+    case wire::FileOp::restore:
+      return written_files(id, request.op, fds);
+    case wire::FileOp::open_before:
+      return in_worker({.request = id}, As::keeper_of_files, "", [&](const Work& work) {
+        return work_on_before(work, request, config_.scratch);
+      });
     default:
       return in_worker({.request = id}, As::user, request.user,
                        [&](const Work& work) { return work_on_files(work, request); });
   }
+}
+
+int Guest::take_rights(As as, const User& who) const noexcept {
+  // Only whoever works on all files has a use for these.
+  if (as == As::keeper_of_files) return become_keeper_of_files(config_);
+  for (int fd : config_.scratch.descriptors) ::close(fd);
+  return as == As::user ? become(config_, who) : 0;
+}
+
+Result<void> Guest::written_files(std::uint32_t id, wire::FileOp op, std::vector<UniqueFd>& fds) {
+  const Scratch& scratch = config_.scratch;
+  if (scratch.trees.empty())
+    return fail(Errc::unsupported, "this sandbox keeps apart nothing of what is written");
+  if (op == wire::FileOp::restore && fds.size() != 1)
+    return fail(Errc::invalid, "nothing to restore");
+  return in_worker({.request = id}, As::keeper_of_files, "", [&](const Work& work) {
+    if (op == wire::FileOp::changes) return work_on_changes(work, scratch);
+    if (op == wire::FileOp::save)
+      return work_on_saving(work, scratch, fds.empty() ? UniqueFd() : std::move(fds[0]));
+    return work_on_restoring(work, scratch, std::move(fds[0]));
+  });
 }
 
 Result<void> Guest::list_processes(std::uint32_t id) {
@@ -92,6 +132,23 @@ Result<void> Guest::known_executions(std::uint32_t id) {
   wire::Executions known;
   known.ids = programs_.ids();
   return answer(id, known);
+}
+
+Result<void> Guest::take_stock(std::uint32_t id, const wire::TakeStock& request) {
+  constexpr std::size_t kMostStocks = 16;
+  while (stocks_.size() >= kMostStocks) stocks_.erase(stocks_.begin());  // Nobody asks any more.
+  stocks_[id] = stocktaker_.take(request.process);
+  return answer(id, wire::Done{});
+}
+
+Result<void> Guest::tell_effects(std::uint32_t id, const wire::TellEffects& request) {
+  auto found = stocks_.find(request.since);
+  if (found == stocks_.end()) return fail(Errc::not_found, "no stock was taken then");
+  Stock before = std::move(found->second);
+  stocks_.erase(found);
+  std::optional<ProcessUse> used;
+  if (before.used) used = Stocktaker::use_of(request.process);
+  return answer(id, stocktaker_.since(before, used));
 }
 
 Result<void> Guest::dispatch(const Frame& frame, std::vector<UniqueFd>& fds) {
@@ -140,6 +197,12 @@ Result<void> Guest::dispatch(const Frame& frame, std::vector<UniqueFd>& fds) {
       return list_processes(frame.id);
     case GuestType::disk_usage:
       return disk_usage(frame.id);
+    case GuestType::take_stock:
+      if (auto request = decode<wire::TakeStock>(frame)) return take_stock(frame.id, *request);
+      return malformed();
+    case GuestType::tell_effects:
+      if (auto request = decode<wire::TellEffects>(frame)) return tell_effects(frame.id, *request);
+      return malformed();
     case GuestType::skip_time:
       if (auto request = decode<wire::SkipTime>(frame)) {
         programs_.skip(request->time);

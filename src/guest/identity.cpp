@@ -140,9 +140,10 @@ constexpr std::uint64_t kRootCapabilities =
     1ULL << CAP_KILL | 1ULL << CAP_SETGID | 1ULL << CAP_SETUID | 1ULL << CAP_NET_BIND_SERVICE |
     1ULL << CAP_SYS_PTRACE;
 
-}  // namespace
+constexpr std::uint64_t kFileCapabilities =
+    1ULL << CAP_CHOWN | 1ULL << CAP_DAC_OVERRIDE | 1ULL << CAP_FOWNER | 1ULL << CAP_FSETID;
 
-int become(const GuestConfig& config, const User& user) noexcept {
+int become_with(const GuestConfig& config, const User& user, std::uint64_t kept) noexcept {
   if (!config.rootless) {
     // Ids first, the namespace second: changing ids inside a namespace that is full of processes
     // would mark us for refusal at execve(), and a full sandbox could not be looked at any more.
@@ -154,7 +155,6 @@ int become(const GuestConfig& config, const User& user) noexcept {
   // The sixth argument is not the kernel's but the gate's: it lets nobody else call this.
   if (::syscall(SYS_setns, config.inner_userns, CLONE_NEWUSER, 0, 0, 0, config.gate_secret) != 0)
     return -1;
-  std::uint64_t kept = user.uid == 0 ? kRootCapabilities : 0;
   for (int cap = 0; cap <= CAP_LAST_CAP; ++cap)
     if ((kept >> cap & 1) == 0 && ::prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) != 0 && errno == EPERM)
       return -1;
@@ -163,6 +163,18 @@ int become(const GuestConfig& config, const User& user) noexcept {
   data[0].effective = data[0].permitted = static_cast<std::uint32_t>(kept);
   data[1].effective = data[1].permitted = static_cast<std::uint32_t>(kept >> 32);
   return static_cast<int>(::syscall(SYS_capset, &header, data));
+}
+
+}  // namespace
+
+int become(const GuestConfig& config, const User& user) noexcept {
+  return become_with(config, user, user.uid == 0 ? kRootCapabilities : 0);
+}
+
+int become_keeper_of_files(const GuestConfig& config) noexcept {
+  User keeper;
+  keeper.uid = keeper.gid = config.rootless ? kUserId : 0;
+  return become_with(config, keeper, kFileCapabilities);
 }
 
 }  // namespace asr

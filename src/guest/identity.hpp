@@ -42,4 +42,8 @@ class Accounts {
 // capability the workload must not have. -1 and errno on failure; the caller then leaves.
 int become(const GuestConfig& config, const User& user) noexcept;
 
+// The same for whoever works on the files of all users: root of the workload, or where there is
+// none the one user there is, with what root could do to files and nothing else.
+int become_keeper_of_files(const GuestConfig& config) noexcept;
+
 }  // namespace asr

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <linux/openat2.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/ioctl.h>
@@ -30,6 +31,7 @@ namespace {
 constexpr std::size_t kMostPrograms = 4096;
 constexpr std::size_t kStack = 1 << 20;  // execvpe() puts the arguments of a script there.
 constexpr auto kSampleEvery = 50ms;
+constexpr auto kCountEvery = 250ms;  // Nobody starts 32,768 processes in that time.
 
 // The environment of every program, before the request's own. Later entries win.
 std::vector<std::string> environment_for(const wire::Start& request, const User& user,
@@ -153,6 +155,33 @@ struct Birth {
   int error = 0;  // why the program could not be executed
 };
 
+// The layers must have their numbers and survive; whatever has these numbers now may be one of
+// them, or the program itself.
+void execute_frozen(const Birth& birth) noexcept {
+  constexpr int kFirst = frozen::kImageDescriptor;
+  constexpr int kBeyond = kFirst + static_cast<int>(frozen::kMostLayers);
+  std::array<int, frozen::kMostLayers> layers{};
+  std::size_t count = birth.frozen.layers.size();
+  int thaw = ::fcntl(birth.frozen.thaw.get(), F_DUPFD_CLOEXEC, kBeyond);
+  if (thaw < 0) return;
+  for (std::size_t i = 0; i < count; ++i) {
+    layers[i] = ::fcntl(birth.frozen.layers[i].get(), F_DUPFD_CLOEXEC, kBeyond);
+    if (layers[i] < 0) return;
+  }
+  for (std::size_t i = 0; i < count; ++i)
+    if (::dup2(layers[i], kFirst + static_cast<int>(i)) < 0) return;
+  ::execveat(thaw, "", birth.argv, birth.envp, AT_EMPTY_PATH);
+}
+
+// Not by way of /proc/self/fd and the like, where names lead to what somebody holds.
+int enter(const char* folder) noexcept {
+  open_how how{};
+  how.flags = O_PATH | O_DIRECTORY | O_CLOEXEC;
+  how.resolve = RESOLVE_NO_MAGICLINKS;
+  auto fd = static_cast<int>(::syscall(SYS_openat2, AT_FDCWD, folder, &how, sizeof how));
+  return fd < 0 ? -1 : ::fchdir(fd);
+}
+
 // In the child, which shares our memory until it executes its program, and for which we wait so
 // long: nothing is copied that would be thrown away at once.
 int execute(void* argument) noexcept {
@@ -163,6 +192,8 @@ int execute(void* argument) noexcept {
     birth.error = errno;
     ::_exit(birth.error == ENOENT ? 127 : 126);
   };
+  // Folders that no program may come near, whatever it calls its own to start in.
+  for (int fd : birth.config.scratch.descriptors) ::close(fd);
   if (::setsid() < 0) give_up();
   if (::dup2(streams.child_in.get(), 0) < 0 || ::dup2(streams.child_out.get(), 1) < 0 ||
       ::dup2(streams.child_err.get(), 2) < 0)
@@ -186,19 +217,10 @@ int execute(void* argument) noexcept {
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  if (::chdir(request.cwd.c_str()) != 0) give_up();
+  if (enter(request.cwd.c_str()) != 0) give_up();
   // Everything is close-on-exec already; this makes it certain.
   if (::syscall(SYS_close_range, 3, ~0U, CLOSE_RANGE_CLOEXEC) != 0) give_up();
-  if (request.frozen) {
-    // The image must have its number and survive; whatever has that number now must not be the
-    // program itself.
-    int thaw = ::fcntl(birth.frozen.thaw.get(), F_DUPFD_CLOEXEC, asr::frozen::kImageDescriptor + 1);
-    int image =
-        ::fcntl(birth.frozen.image.get(), F_DUPFD_CLOEXEC, asr::frozen::kImageDescriptor + 1);
-    if (thaw < 0 || image < 0 || ::dup2(image, asr::frozen::kImageDescriptor) < 0) give_up();
-    ::execveat(thaw, "", birth.argv, birth.envp, AT_EMPTY_PATH);
-    give_up();
-  }
+  if (request.layers > 0) execute_frozen(birth), give_up();
   ::execvpe(birth.argv[0], birth.argv, birth.envp);
   give_up();
   return 126;
@@ -206,7 +228,8 @@ int execute(void* argument) noexcept {
 
 }  // namespace
 
-Programs::Programs(const GuestConfig& config) : config_(config) {
+Programs::Programs(const GuestConfig& config, Stocktaker& stocktaker)
+    : config_(config), stocktaker_(stocktaker) {
   void* stack = ::mmap(nullptr, kStack, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
   if (stack != MAP_FAILED) stack_ = static_cast<char*>(stack);
@@ -228,6 +251,8 @@ Result<StartedProgram> Programs::start(std::uint32_t id, const wire::Start& requ
   for (const std::string& entry : environment)
     if (entry.starts_with("PATH=")) ::setenv("PATH", entry.c_str() + 5, 1);
 
+  std::optional<Stock> stock;
+  if (request.effects) stock = stocktaker_.take();
   Birth birth{config_, request, user, streams, frozen, argv.data(), envp.data()};
   int pid = ::clone(execute, stack_ + kStack, CLONE_VM | CLONE_VFORK | SIGCHLD, &birth);
   if (pid < 0) return fail_errno("clone");
@@ -239,6 +264,8 @@ Result<StartedProgram> Programs::start(std::uint32_t id, const wire::Start& requ
   program.started = Clock::now();
   if (request.wall_time.count() > 0) program.deadline = program.started + request.wall_time;
   program.cpu_limit = request.cpu_time;
+  program.stock = std::move(stock);
+  if (program.stock) ++measured_;
   programs_.insert_or_assign(pid, std::move(program));
   streams.started.pid = pid;
   return std::move(streams.started);
@@ -265,9 +292,28 @@ std::optional<Programs::Ending> Programs::reaped(std::int32_t pid, int status,
   ended.max_rss_bytes = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
   ended.wall =
       std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - program.started);
-  Ending ending{program.id, ended};
+  Ending ending{program.id, ended, {}};
+  if (program.stock) {
+    std::optional<ProcessUse> used;
+    auto written = stocktaker_.written_by_reaped();
+    if (written && program.written_before)
+      used = ProcessUse{*written - *program.written_before, {}};
+    ending.measured = stocktaker_.since(*program.stock, used);
+    --measured_;
+  }
   programs_.erase(found);
   return ending;
+}
+
+std::int32_t Programs::next_to_reap() {
+  siginfo_t info{};
+  if (measured_ == 0 || ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+      info.si_pid == 0)
+    return -1;
+  auto found = programs_.find(info.si_pid);
+  if (found != programs_.end() && found->second.stock)
+    found->second.written_before = stocktaker_.written_by_reaped();
+  return info.si_pid;
 }
 
 std::vector<std::uint32_t> Programs::ids() const {
@@ -316,6 +362,12 @@ std::chrono::milliseconds Programs::enforce() {
   };
   std::vector<ProcessStat> all;
   auto now = Clock::now();
+  // Not at each turn: programs may wake us all the time, by calls that are refused for example.
+  bool samples = now >= next_sample_;
+  if (samples) next_sample_ = now + kSampleEvery;
+  auto wake_for_sample = [&] {
+    wake_within(std::chrono::ceil<std::chrono::milliseconds>(next_sample_ - now));
+  };
   for (auto& [pid, program] : programs_) {
     if (program.stopped != wire::Stopped::by_itself) continue;
     if (program.deadline) {
@@ -326,15 +378,20 @@ std::chrono::milliseconds Programs::enforce() {
       wake_within(std::chrono::ceil<std::chrono::milliseconds>(*program.deadline - now));
     }
     if (program.cpu_limit.count() == 0) continue;
-    wake_within(kSampleEvery);
+    wake_for_sample();
+    if (!samples) continue;
     if (all.empty()) all = all_processes();
     auto used = 0ms;
     for (const ProcessStat& stat : tree_of(pid, all)) used += stat.cpu + stat.children_cpu;
     if (used >= program.cpu_limit) stop(pid, program, wire::Stopped::cpu_time);
   }
+  if (measured_ > 0) {
+    stocktaker_.count_processes();
+    wake_within(kCountEvery);
+  }
   if (config_.watched_memory_bytes != 0 && !programs_.empty()) {
-    enforce_memory();
-    wake_within(kSampleEvery);
+    if (samples) enforce_memory();
+    wake_for_sample();
   }
   return sleep;
 }

@@ -10,6 +10,7 @@
 #include "base/result.hpp"
 #include "base/unique_fd.hpp"
 #include "guest/identity.hpp"
+#include "guest/stock.hpp"
 #include "wire/guest_messages.hpp"
 
 struct rusage;
@@ -26,12 +27,12 @@ struct StartedProgram {
 // What to execute instead of a file of the sandbox, and what that reads.
 struct Frozen {
   UniqueFd thaw;
-  UniqueFd image;
+  std::vector<UniqueFd> layers;
 };
 
 class Programs {
  public:
-  explicit Programs(const GuestConfig& config);
+  Programs(const GuestConfig& config, Stocktaker& stocktaker);
 
   Result<StartedProgram> start(std::uint32_t id, const wire::Start& request, const User& user,
                                const Frozen& frozen);
@@ -40,7 +41,10 @@ class Programs {
   struct Ending {
     std::uint32_t id;
     wire::Ended ended;
+    std::optional<wire::Measured> measured;  // told first
   };
+  // Which child to reap next, -1 for any: one that is measured is looked at while it is there.
+  std::int32_t next_to_reap();
   std::optional<Ending> reaped(std::int32_t pid, int status, const rusage& usage);
 
   std::vector<std::uint32_t> ids() const;  // of those that run
@@ -67,12 +71,17 @@ class Programs {
     std::optional<Clock::time_point> deadline;
     std::chrono::milliseconds cpu_limit{0};
     wire::Stopped stopped = wire::Stopped::by_itself;
+    std::optional<Stock> stock;                   // from before it began, if it is measured
+    std::optional<std::uint64_t> written_before;  // by those that were reaped before it
   };
 
   std::map<std::int32_t, Program>::iterator find(std::uint32_t id);
   void enforce_memory();
 
   const GuestConfig& config_;
+  Stocktaker& stocktaker_;
+  std::size_t measured_ = 0;  // of the programs
+  Clock::time_point next_sample_;
   std::map<std::int32_t, Program> programs_;  // by pid
   char* stack_ = nullptr;  // of children until they execute their program; one at a time
 };

@@ -7,6 +7,7 @@
 
 #include "base/result.hpp"
 #include "base/unique_fd.hpp"
+#include "guest/scratch.hpp"
 #include "wire/guest_messages.hpp"
 #include "wire/send.hpp"
 
@@ -32,6 +33,12 @@ Result<void> work_on_watch(const Work& work, const wire::File& request);
 // Writes or reads a tar stream.
 Result<void> work_on_archive_out(const Work& work, const wire::File& request);
 Result<void> work_on_archive_in(const Work& work, const wire::File& request, UniqueFd tar);
+// Everything that was written: told, saved as a tar stream, and made from one.
+Result<void> work_on_changes(const Work& work, const Scratch& scratch);
+Result<void> work_on_saving(const Work& work, const Scratch& scratch, UniqueFd only);
+Result<void> work_on_restoring(const Work& work, const Scratch& scratch, UniqueFd tar);
+// A file as it was when the sandbox began.
+Result<void> work_on_before(const Work& work, const wire::File& request, const Scratch& scratch);
 // Connects to a port on the sandbox's loopback.
 Result<void> work_on_connection(const Work& work, std::uint16_t port);
 // Copies between a terminal and the daemon until either is closed.

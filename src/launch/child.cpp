@@ -86,7 +86,7 @@ int wait_for_ids(Child& child) noexcept {
   if (extra > 0 && receive_mounts(child, child.extra_mounts.data(), extra) < 0) return -1;
   int layers = receive_mounts(child, child.layer_mounts.data(), kMaxLayers);
   if (layers < 0) return -1;
-  child.outcome.idmapped = layers > 0;
+  child.outcome.idmapped = layers > 0 && child.plan.idmapped;
   return 0;
 }
 
@@ -205,6 +205,8 @@ int limits(Child& child) noexcept {
 // What the guest still does: start programs as other users in the inner namespace, signal them,
 // look at them, and work on files in their name.
 int drop_privileges(Child& child) noexcept {
+  // Opened while it is ours: those of whoever cannot be traced belong to the host's root.
+  child.outcome.own_io = ::open("/proc/self/io", O_RDONLY | O_CLOEXEC);
   if (!child.plan.rootless) {
     ::syscall(SYS_setfsgid, kGuestId);
     ::syscall(SYS_setfsuid, kGuestId);
@@ -227,9 +229,18 @@ int landlock(Child& child) noexcept {
   return child.plan.landlock_abi >= 6 ? restrict_scopes(child.plan.landlock_abi) : 0;
 }
 
-// Last: from here on not even we can mount, and the workload inherits it.
+// Last: from here on not even we can mount, and the workload inherits it. From here on, too, a call
+// of ours that the gate refuses would wait for our own answer, for ever.
 int gate(Child& child) noexcept {
-  return static_cast<int>(::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &child.plan.gate));
+  auto install = [](unsigned long flags, const sock_fprog& program) {
+    return static_cast<int>(::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program));
+  };
+  child.outcome.refusals = install(SECCOMP_FILTER_FLAG_NEW_LISTENER, child.plan.telling_gate);
+  if (child.outcome.refusals >= 0) return 0;
+  // Somebody around us listens already, and a process has one listener at most; or the kernel is
+  // too old.
+  if (errno != EBUSY && errno != EINVAL) return -1;
+  return install(0, child.plan.quiet_gate);
 }
 
 std::uint64_t micros() noexcept {

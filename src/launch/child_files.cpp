@@ -40,15 +40,9 @@ int open_folder(int dir, const char* name) noexcept {
   return ::openat(dir, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-struct Folder {
-  const char* path;
-  std::uint32_t mode;
-  std::uint32_t id;
-};
-
 // On a disk the folders are there from last time, unless a program has put something else into
 // their place: a link, above all, which a mount would follow to wherever it likes.
-int make_folder(const Child& child, const Folder& folder) noexcept {
+int make_folder(const Child& child, const LaunchFolder& folder) noexcept {
   Text path = written(child, folder.path);
   for (int tries = 0; ::mkdir(path.bytes, folder.mode) != 0; ++tries) {
     if (errno != EEXIST || !child.plan.disk || tries > 0) return -1;
@@ -103,6 +97,13 @@ int attach_layer(const Child& child, std::size_t i, const char* where) noexcept 
 
 bool is_root_layer(const Child& child, std::size_t i) noexcept {
   return child.plan.layers[i].target[0] == '\0';
+}
+
+// Whether /workspace is a layer.
+bool has_users_layer(const LaunchPlan& plan) noexcept {
+  for (std::size_t i = 0; i < plan.layer_count; ++i)
+    if (plan.layers[i].users) return true;
+  return false;
 }
 
 // One overlay of the layers that share `target`, mounted on `where`.
@@ -165,8 +166,6 @@ int scratch_mount(Child& child) noexcept {
   return move_mount(child.extra_mounts[0], AT_FDCWD, "disk");
 }
 
-// The upper layer brings its own /proc, /dev and so on: a directory in the upper layer hides
-// whatever an environment has there, symbolic links included, so no mount below can be led astray.
 int scratch_folders(Child& child) noexcept {
   if (::mkdir("root", 0755) != 0) return -1;
   if (child.plan.import_root) return 0;
@@ -176,15 +175,14 @@ int scratch_folders(Child& child) noexcept {
     name[5] = static_cast<char>('0' + i);
     if (::mkdir(name, 0755) != 0) return -1;
   }
-  static constexpr Folder kFolders[] = {
-      {"work", 0700, 0},       {"upper", 0755, 0},
-      {"upper/proc", 0555, 0}, {"upper/dev", 0755, 0},
-      {"upper/tmp", 01777, 0}, {"upper/workspace", 0755, kUserId},
-      {"upper/home", 0755, 0}, {"upper/home/user", 0755, kUserId},
-      {"upper/root", 0700, 0},
-  };
-  for (const Folder& folder : kFolders)
-    if (make_folder(child, folder) != 0) return -1;
+  if (make_folder(child, {"work", 0700, 0}) != 0) return -1;
+  if (make_folder(child, {"upper", 0755, 0}) != 0) return -1;
+  for (const LaunchFolder& folder : kLaunchFolders) {
+    Text path;
+    path.add("upper/");
+    path.add(folder.path);
+    if (make_folder(child, {path.bytes, folder.mode, folder.id}) != 0) return -1;
+  }
   if (write_resolv_conf(child) != 0) return -1;
   for (std::size_t i = 0; i < child.plan.volume_count; ++i) {
     Text upper = written(child, "upper");
@@ -196,8 +194,9 @@ int scratch_folders(Child& child) noexcept {
   }
   if (!child.plan.read_only && !child.plan.disk) return 0;
   if (::mkdir("tmp", 01777) != 0) return -1;
-  static constexpr Folder kWritable[] = {{"workspace", 0755, kUserId}, {"home", 0755, kUserId}};
-  for (const Folder& folder : kWritable)
+  static constexpr LaunchFolder kWritable[] = {{"workspace", 0755, kUserId},
+                                               {"home", 0755, kUserId}};
+  for (const LaunchFolder& folder : kWritable)
     if (make_folder(child, folder) != 0) return -1;
   return 0;
 }
@@ -217,7 +216,8 @@ int layer_mounts(Child& child) noexcept {
     if (is_root_layer(child, i)) continue;
     const char* target = child.plan.layers[i].target;
     if (child.plan.disk && check_folder(target) != 0) return -1;
-    if (child.plan.read_only) {
+    bool users = child.plan.layers[i].users;
+    if (child.plan.read_only && !users) {
       if (attach_layer(child, i, target) != 0) return -1;
       continue;
     }
@@ -225,7 +225,7 @@ int layer_mounts(Child& child) noexcept {
     char upper_name[] = "upper_0";
     char work_name[] = "work_0";
     upper_name[6] = work_name[5] = static_cast<char>('0' + i);
-    if (make_folder(child, {upper_name, 0755, 0}) != 0) return -1;
+    if (make_folder(child, {upper_name, 0755, users ? kUserId : 0}) != 0) return -1;
     if (make_folder(child, {work_name, 0700, 0}) != 0) return -1;
     Text upper = written(child, upper_name);
     Text work = written(child, work_name);
@@ -249,7 +249,9 @@ int writable_mounts(Child& child) noexcept {
   home.add("../");
   home.add(written(child, "home").bytes);
   if (::mount("../tmp", "tmp", nullptr, MS_BIND, nullptr) != 0) return -1;
-  if (::mount(workspace.bytes, "workspace", nullptr, MS_BIND, nullptr) != 0) return -1;
+  if (!has_users_layer(child.plan) &&
+      ::mount(workspace.bytes, "workspace", nullptr, MS_BIND, nullptr) != 0)
+    return -1;
   return ::mount(home.bytes, "home/user", nullptr, MS_BIND, nullptr);
 }
 
@@ -302,7 +304,34 @@ int volume_mounts(Child& child) noexcept {
   return 0;
 }
 
+namespace {
+
+// While these names still lead there. Each mount of its own: in the browser tier they come apart
+// when the old root goes.
+int keep_scratch(Child& child) noexcept {
+  LaunchOutcome& outcome = child.outcome;
+  outcome.lowers.fill(-1);
+  if (child.plan.import_root) return 0;
+  outcome.scratch = open_folder(AT_FDCWD, "/scratch");
+  if (outcome.scratch < 0) return -1;
+  if (child.plan.disk) {
+    outcome.disk = open_folder(outcome.scratch, "disk");
+    if (outcome.disk < 0) return -1;
+  }
+  for (std::size_t i = 0; i < child.plan.layer_count; ++i) {
+    if (child.plan.read_only && !is_root_layer(child, i) && !child.plan.layers[i].users) continue;
+    char name[] = "lower0";
+    name[5] = static_cast<char>('0' + i);
+    outcome.lowers[i] = open_folder(outcome.scratch, name);
+    if (outcome.lowers[i] < 0) return -1;
+  }
+  return 0;
+}
+
+}  // namespace
+
 int enter_root(Child& child) noexcept {
+  if (keep_scratch(child) != 0) return -1;
   // The third lock: the kernel refuses user namespaces to a process whose root is not that of its
   // mount namespace, hence the wrapper around the real root. The browser tier needs them, and goes
   // without.

@@ -50,7 +50,23 @@ inline constexpr std::uint32_t kUserId = 1000;
 struct MountedLayer {
   const char* stage_path;  // In the zygote's root, e.g. "/layers/1".
   const char* target;      // "" for the root, or e.g. "usr".
+  bool users;              // the user's to write, above it, in a read-only sandbox as well
 };
+
+// Folders of every sandbox's root, made at its launch above whatever the environment has there: a
+// folder in the upper layer hides links of the same name, so that no mount can be led astray.
+struct LaunchFolder {
+  const char* path;
+  std::uint32_t mode;
+  std::uint32_t id;
+};
+inline constexpr std::array<LaunchFolder, 7> kLaunchFolders{{{"proc", 0555, 0},
+                                                             {"dev", 0755, 0},
+                                                             {"tmp", 01777, 0},
+                                                             {"workspace", 0755, kUserId},
+                                                             {"home", 0755, 0},
+                                                             {"home/user", 0755, kUserId},
+                                                             {"root", 0700, 0}}};
 
 inline constexpr std::size_t kMaxLayers = 8;
 inline constexpr std::size_t kMaxJoins = 8;
@@ -79,6 +95,7 @@ struct LaunchPlan {
   const char* scratch_options = nullptr;  // of the tmpfs that holds what is written to memory
   std::array<MountedLayer, kMaxLayers> layers{};
   std::size_t layer_count = 0;
+  bool idmapped = false;                      // Each layer's owners are those it has on the host.
   std::span<const char* const> masked_files;  // names in /proc
   std::span<const char* const> masked_folders;
 
@@ -89,14 +106,23 @@ struct LaunchPlan {
 
   std::uint32_t pids = 0;
   std::uint64_t file_bytes = 0;
-  sock_fprog gate{};
+  sock_fprog telling_gate{};
+  sock_fprog quiet_gate{};  // where nobody can be told
 };
 
 // What the child hands to the guest once it is set up.
 struct LaunchOutcome {
   int inner_userns = -1;
+  int refusals = -1;  // Calls that the gate refuses wait here for their answer; -1: none does.
+  int own_io = -1;    // what pid 1, and those that it has reaped, have read and written
   bool idmapped = false;
   std::array<std::uint32_t, kLaunchSteps> step_micros{};
+
+  // Where what is written lies, and what it is compared to: out of every program's reach. Nothing
+  // in a sandbox that only unpacks.
+  int scratch = -1;
+  int disk = -1;                            // that of the disk, if there is one
+  std::array<int, kMaxLayers> lowers = {};  // of layers with something written above them, or -1
 };
 
 // Runs in the child of clone3(). On failure it sends one LaunchFailed frame on the guest socket and

@@ -77,10 +77,11 @@ Result<UniqueFd> open_resolved(int dir, const std::string& path, int flags, Reso
   how.flags = static_cast<std::uint64_t>(flags) | O_CLOEXEC;
   how.mode = mode;
   how.resolve = RESOLVE_NO_MAGICLINKS;
-  bool beneath = resolve == Resolve::beneath || resolve == Resolve::plain;
-  how.resolve |= beneath ? RESOLVE_BENEATH : RESOLVE_IN_ROOT;
-  if (resolve == Resolve::no_symlinks || resolve == Resolve::plain)
+  bool in_root = resolve == Resolve::in_root || resolve == Resolve::no_symlinks;
+  how.resolve |= in_root ? RESOLVE_IN_ROOT : RESOLVE_BENEATH;
+  if (resolve != Resolve::in_root && resolve != Resolve::beneath)
     how.resolve |= RESOLVE_NO_SYMLINKS;
+  if (resolve == Resolve::one_mount) how.resolve |= RESOLVE_NO_XDEV;
   // EAGAIN: a rename raced with "..". The kernel asks for another try; a hostile renamer must not
   // keep us here for ever.
   for (int tries = 0; tries < 64; ++tries) {
@@ -121,6 +122,12 @@ Result<std::string> empty_files(int dir) {
   return std::string();
 }
 
+// Into a directory.
+struct Step {
+  std::string name;
+  ino_t parent;  // all are on one file system
+};
+
 }  // namespace
 
 Result<void> remove_tree(int dir, const std::string& name) {
@@ -134,11 +141,11 @@ Result<void> remove_tree(int dir, const std::string& name) {
   struct stat root {};
   if (::fstat(top.get(), &root) != 0) return fail_errno("stat " + name);
 
-  // Walks down into the first directory that is not empty and up again through "..": the trees we
-  // delete are ours alone by now, so nobody moves a directory from under us; the device check keeps
-  // us on one file system all the same.
-  std::vector<std::string> path;
+  // Walks down into the first directory that is not empty and up again through "..", which leads
+  // elsewhere once somebody has moved the directory: only where we came from do we go on.
+  std::vector<Step> path;
   UniqueFd here = std::move(top);
+  ino_t id = root.st_ino;
   for (;;) {
     std::string below = TRY(empty_files(here.get()));
     if (!below.empty()) {
@@ -148,15 +155,22 @@ Result<void> remove_tree(int dir, const std::string& name) {
       struct stat info {};
       if (::fstat(next.get(), &info) != 0 || info.st_dev != root.st_dev)
         return fail(Errc::conflict, below + " is on another file system");
-      path.push_back(std::move(below));
+      path.push_back({std::move(below), id});
+      id = info.st_ino;
       here = std::move(next);
       continue;
     }
     if (path.empty()) break;
     UniqueFd up(::openat(here.get(), "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!up) return fail_errno("open ..");
+    struct stat info {};
+    if (::fstat(up.get(), &info) != 0) return fail_errno("stat ..");
+    if (info.st_dev != root.st_dev || info.st_ino != path.back().parent)
+      return fail(Errc::conflict, path.back().name + " was moved while it was being removed");
     here = std::move(up);
-    if (::unlinkat(here.get(), path.back().c_str(), AT_REMOVEDIR) != 0) return fail_errno("rmdir");
+    id = info.st_ino;
+    if (::unlinkat(here.get(), path.back().name.c_str(), AT_REMOVEDIR) != 0)
+      return fail_errno("rmdir");
     path.pop_back();
   }
   here.reset();

@@ -28,13 +28,15 @@ enum class Resolve {
   beneath,      // leaving `dir` by any means is an error
   no_symlinks,  // in_root, and a link anywhere on the way is an error
   plain,        // beneath, and a link anywhere on the way is an error
+  one_mount,    // plain, and so is another mount
 };
 // openat2, never following magic links of /proc.
 Result<UniqueFd> open_resolved(int dir, const std::string& path, int flags, Resolve resolve,
                                unsigned mode = 0);
 
-// Removes a tree below `dir` without following links. Needs three descriptors however deep it is,
-// and memory only for one path of names.
+// Removes a tree below `dir` without following links, and nothing else even while somebody moves
+// parts of it: that is Errc::conflict. Needs three descriptors however deep it is, and memory only
+// for one path of names.
 Result<void> remove_tree(int dir, const std::string& name);
 
 }  // namespace asr

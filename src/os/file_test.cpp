@@ -239,6 +239,29 @@ TEST_F(File, DepthCostsNoDescriptors) {
   EXPECT_TRUE(removed) << removed.error().what;
 }
 
+// Somebody moves the folder that is being emptied: what is beside it now is not ours to empty.
+TEST_F(File, RemovingStaysWhereItBegan) {
+  constexpr int kFiles = 20'000;
+  constexpr int kWatched = 100;  // of these, to see that it has begun
+  put("kept/file", "x");
+  put("kept/folder/file", "x");
+  auto name = [](int i) { return "tree/a/b/" + std::to_string(i); };
+  for (int i = 0; i < kFiles; ++i) put(name(i), "");
+  bool moved = false;
+  std::thread attacker([&] {
+    bool begun = false;
+    for (int i = 0; !begun; i = (i + 1) % kWatched)
+      begun = ::faccessat(dir_.get(), name(i * (kFiles / kWatched)).c_str(), F_OK, 0) != 0;
+    moved = ::renameat(dir_.get(), "tree/a/b", dir_.get(), "kept/b") == 0;
+  });
+  auto removed = remove_tree(dir_.get(), "tree");
+  attacker.join();
+  EXPECT_TRUE(moved) << "it was too late, and this proves nothing";
+  EXPECT_EQ(removed ? Errc::internal : removed.error().code, Errc::conflict);
+  EXPECT_TRUE(fs::exists(path_ / "kept/file"));
+  EXPECT_TRUE(fs::exists(path_ / "kept/folder/file"));
+}
+
 // Every folder is read once, not once for each of its sub-folders.
 TEST_F(File, WidthCostsWhatItHolds) {
   for (int i = 0; i < 3000; ++i) put("wide/" + std::to_string(i) + "/file", "x");

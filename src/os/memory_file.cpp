@@ -34,6 +34,12 @@ Result<void> MemoryFile::append(std::string_view bytes) {
   return {};
 }
 
+Result<UniqueFd> MemoryFile::share() const {
+  UniqueFd copy(::fcntl(fd_.get(), F_DUPFD_CLOEXEC, 3));
+  if (!copy) return fail_errno("dup");
+  return copy;
+}
+
 Result<UniqueFd> MemoryFile::seal() {
   if (::fcntl(fd_.get(), F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) !=
       0)

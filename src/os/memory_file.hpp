@@ -15,7 +15,9 @@ class MemoryFile {
   static Result<MemoryFile> make(const char* name);
 
   Result<void> append(std::string_view bytes);
-  std::uint64_t size() const noexcept { return size_; }
+  std::uint64_t size() const noexcept { return size_; }  // as far as it was appended here
+  // For somebody else to write to, until it is sealed.
+  Result<UniqueFd> share() const;
   // Through it the file can only be read.
   Result<UniqueFd> seal();
 

@@ -151,11 +151,15 @@ Result<void> check(const SandboxSpec& spec) {
     return fail(Errc::invalid, "the proxy has no port", "3128 is the usual one");
   if (spec.environment.kind != Environment::Kind::host && spec.environment.path.empty())
     return fail(Errc::invalid, "the environment has no path");
+  if (!spec.environment.workspace.empty() && spec.disk)
+    return fail(Errc::invalid, "a workspace from a folder and one from a disk",
+                "leave one of them out");
   return check(spec.limits, spec.disk ? FilesIn::disk : FilesIn::memory);
 }
 
 std::string pool_key(const SandboxSpec& spec) {
   std::string key = to_string(spec.environment);
+  if (!spec.environment.workspace.empty()) key += "|on:" + spec.environment.workspace;
   const Limits& limits = spec.limits;
   for (std::uint64_t part :
        {static_cast<std::uint64_t>(spec.root), static_cast<std::uint64_t>(spec.network),

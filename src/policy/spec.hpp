@@ -21,6 +21,9 @@ struct Environment {
   };
   Kind kind = Kind::host;
   std::string path;  // Empty for host.
+  // A folder of this machine that /workspace begins with, as its user's own. What is written there
+  // lies in the sandbox: the folder stays as it is. Empty: /workspace begins empty.
+  std::string workspace = {};
 
   friend auto operator<=>(const Environment&, const Environment&) = default;
 };

@@ -254,7 +254,7 @@ struct ArgumentRule {
   Verdict otherwise;
 };
 
-std::vector<ArgumentRule> fence_argument_rules() {
+std::vector<ArgumentRule> gate_argument_rules() {
   constexpr Verdict no = refuse(EPERM);
   return {
       {{"ioctl", 16, 29,
@@ -273,11 +273,14 @@ std::vector<ArgumentRule> fence_argument_rules() {
       {{"prctl", 157, 167, "PR_SET_MM forges what /proc says of a process"},
        {{{{0, kIntArgument, {35}}}, no}},
        kAllow},
-      // The others get what a kernel without them says; glibc asks for shadow stacks at each start.
-      {{"arch_prctl", 158, kNone, "ARCH_SET_GS ARCH_SET_FS ARCH_GET_FS ARCH_GET_GS"},
-       {{{{0, kIntArgument, {0x1001, 0x1002, 0x1003, 0x1004}}}, kAllow}},
-       refuse(EINVAL)},
   };
+}
+
+// The others get what a kernel without them says; glibc asks for shadow stacks at each start.
+ArgumentRule arch_prctl_rule() {
+  return {{"arch_prctl", 158, kNone, "ARCH_SET_GS ARCH_SET_FS ARCH_GET_FS ARCH_GET_GS"},
+          {{{{0, kIntArgument, {0x1001, 0x1002, 0x1003, 0x1004}}}, kAllow}},
+          refuse(EINVAL)};
 }
 
 void add(SyscallRules& out, const Known& call, std::vector<Clause> clauses, Verdict otherwise) {
@@ -288,6 +291,10 @@ void add(SyscallRules& out, const Known& call, std::vector<Clause> clauses, Verd
                        .clauses = std::move(clauses),
                        .otherwise = otherwise,
                        .why = call.why});
+}
+
+void add(SyscallRules& out, ArgumentRule rule) {
+  add(out, rule.call, std::move(rule.clauses), rule.otherwise);
 }
 
 void add_all(SyscallRules& out, std::span<const Known> calls, Verdict verdict) {
@@ -310,10 +317,10 @@ SyscallRules fence_rules(Machine machine) {
   SyscallRules out{.machine = machine, .rules = {}, .unlisted = refuse(ENOSYS)};
   add_all(out, kAllowed, kAllow);
   add_all(out, kSetUp, kAllow);
-  add_all(out, kRefused, refuse(EPERM));
+  add_all(out, kRefused, kAllow);
   add_all(out, kAbsent, refuse(ENOSYS));
-  for (ArgumentRule& rule : fence_argument_rules())
-    add(out, rule.call, std::move(rule.clauses), rule.otherwise);
+  for (const ArgumentRule& rule : gate_argument_rules()) add(out, rule.call, {}, kAllow);
+  add(out, arch_prctl_rule());
   sort_by_number(out);
   return out;
 }
@@ -336,6 +343,8 @@ SyscallRules gate_rules(SyscallTier tier, std::uint64_t secret, Machine machine)
     else
       add(out, call, {}, refuse(EPERM));
   }
+  add_all(out, kRefused, refuse(EPERM));
+  for (ArgumentRule& rule : gate_argument_rules()) add(out, std::move(rule));
   sort_by_number(out);
   return out;
 }
@@ -343,10 +352,8 @@ SyscallRules gate_rules(SyscallTier tier, std::uint64_t secret, Machine machine)
 Verdict judge(const SyscallRules& rules, std::uint32_t number, const SyscallArgs& args) {
   if (number == kSkippedCall) return kAllow;
   if (rules.machine == Machine::x86_64 && number >= kX32Bit) return kKill;
-  auto rule = std::lower_bound(
-      rules.rules.begin(), rules.rules.end(), number,
-      [](const SyscallRule& candidate, std::uint32_t wanted) { return candidate.number < wanted; });
-  if (rule == rules.rules.end() || rule->number != number) return rules.unlisted;
+  const SyscallRule* rule = find(rules, number);
+  if (rule == nullptr) return rules.unlisted;
   for (const Clause& clause : rule->clauses)
     if (std::all_of(clause.when.begin(), clause.when.end(),
                     [&](const ArgCheck& check) { return holds(check, args); }))
@@ -358,6 +365,13 @@ const SyscallRule* find(const SyscallRules& rules, std::string_view name) noexce
   for (const SyscallRule& rule : rules.rules)
     if (rule.name == name) return &rule;
   return nullptr;
+}
+
+const SyscallRule* find(const SyscallRules& rules, std::uint32_t number) noexcept {
+  auto rule = std::lower_bound(
+      rules.rules.begin(), rules.rules.end(), number,
+      [](const SyscallRule& candidate, std::uint32_t wanted) { return candidate.number < wanted; });
+  return rule == rules.rules.end() || rule->number != number ? nullptr : &*rule;
 }
 
 }  // namespace asr

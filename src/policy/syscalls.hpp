@@ -1,8 +1,9 @@
 // Which system calls a sandbox may make, as plain values: nothing here makes a call or knows BPF.
 //
-// Two rule sets lie on top of each other, and a call must pass both.
-//   fence  under the zygote and everything it forks: what workloads and the set-up of a sandbox
-//   need gate   on pid 1 at the end of set-up, one per tier: takes the set-up calls away again
+// Two rule sets lie on top of each other, and a call must pass both. The fence, under the zygote
+// and everything it forks, is what the kernel is taken to have at all. The gate, on pid 1 at the
+// end of set-up and one per tier, is what a sandbox may not do: all that is worth telling is
+// refused there, because an error of the fence would come before anything that the gate says.
 #pragma once
 
 #include <array>
@@ -90,6 +91,8 @@ SyscallRules gate_rules(SyscallTier tier, std::uint64_t secret, Machine machine 
 Verdict judge(const SyscallRules& rules, std::uint32_t number, const SyscallArgs& args);
 
 const SyscallRule* find(const SyscallRules& rules, std::string_view name) noexcept;
+const SyscallRule* find(const SyscallRules& rules, std::uint32_t number) noexcept;
 const SyscallRule* find(SyscallRules&& rules, std::string_view name) = delete;  // would dangle
+const SyscallRule* find(SyscallRules&& rules, std::uint32_t number) = delete;
 
 }  // namespace asr

@@ -34,6 +34,8 @@ enum class GuestType : std::uint16_t {
   disk,
   executions,
   accepted,
+  change_list,
+  measured,
   // daemon → guest
   start = 64,
   signal_execution,
@@ -49,6 +51,8 @@ enum class GuestType : std::uint16_t {
   skip_time,
   known_executions,
   accept_more,
+  take_stock,
+  tell_effects,
 };
 
 // ---- guest → daemon
@@ -241,6 +245,69 @@ struct Disk {
   }
 };
 
+enum class ChangeKind : std::uint8_t { added, changed, removed };
+
+// One file that is not what the sandbox began with.
+struct FileChange {
+  std::string path;  // absolute
+  ChangeKind kind = ChangeKind::added;
+  EntryType type = EntryType::file;  // now; of a removed one: before
+  std::uint64_t size = 0;
+  std::uint64_t size_before = 0;
+  std::uint32_t mode = 0;
+  std::uint64_t stamp = 0;
+  std::int64_t modified_ns = 0;
+  std::string target;
+  template <class V>
+  void fields(V& v) {
+    v(path), v(kind), v(type), v(size), v(size_before), v(mode), v(stamp), v(modified_ns),
+        v(target);
+  }
+};
+
+struct ChangeList {
+  static constexpr auto kType = GuestType::change_list;
+  std::vector<FileChange> entries;
+  bool more = false;     // Another frame follows.
+  bool complete = true;  // In the last frame: these were all.
+  template <class V>
+  void fields(V& v) {
+    v(entries), v(more), v(complete);
+  }
+};
+
+// Calls with one number that the gate refused.
+struct RefusedCalls {
+  std::uint32_t number = 0;
+  std::uint64_t count = 0;
+  template <class V>
+  void fields(V& v) {
+    v(number), v(count);
+  }
+};
+
+// What happened in the sandbox while something ran: comes before the Ended of a program that was
+// started with `effects`, and answers TellEffects. Where a count is not known it is -1.
+struct Measured {
+  static constexpr auto kType = GuestType::measured;
+  std::vector<FileChange> files;
+  bool files_known = false;
+  bool files_complete = false;  // These were all.
+  bool files_too_many = false;  // Why they are not known: there are too many to compare.
+  std::int64_t processes = -1;  // and threads
+  std::int64_t written_bytes = -1;
+  std::int64_t attempted = -1;  // connections
+  std::int64_t refused = -1;    // of these
+  std::int64_t cpu_us = -1;
+  std::vector<RefusedCalls> refused_calls;  // each number once
+  bool refused_calls_known = false;
+  template <class V>
+  void fields(V& v) {
+    v(files), v(files_known), v(files_complete), v(files_too_many), v(processes), v(written_bytes),
+        v(attempted), v(refused), v(cpu_us), v(refused_calls), v(refused_calls_known);
+  }
+};
+
 // Programs that run and whose end was not told yet.
 struct Executions {
   static constexpr auto kType = GuestType::executions;
@@ -275,11 +342,14 @@ struct Start {
   std::chrono::milliseconds wall_time{0};
   std::chrono::milliseconds cpu_time{0};
   std::uint32_t open_files = 1024;
-  bool frozen = false;  // comes with two descriptors: what to execute, and the image it wants
+  // Zero: an ordinary program. Otherwise it comes with descriptors: what to execute, and so many
+  // layers of the image that it wants.
+  std::uint8_t layers = 0;
+  bool effects = false;  // What happens until its end is measured.
   template <class V>
   void fields(V& v) {
     v(argv), v(env), v(cwd), v(user), v(want_stdin), v(both_ways), v(terminal), v(rows), v(columns),
-        v(wall_time), v(cpu_time), v(open_files), v(frozen);
+        v(wall_time), v(cpu_time), v(open_files), v(layers), v(effects);
   }
 };
 
@@ -342,6 +412,11 @@ enum class FileOp : std::uint8_t {
   watch,
   archive_out,
   archive_in,  // comes with a descriptor to read the archive from
+  // Of everything that was written, whatever `path` and `user` say:
+  changes,      // answers with ChangeList…
+  save,         // a tar stream for `restore` of another sandbox
+  restore,      // comes with a descriptor to read it from
+  open_before,  // what `path` was when the sandbox began
 };
 
 struct File {
@@ -407,6 +482,27 @@ struct AcceptMore {
   template <class V>
   void fields(V& v) {
     v(count);
+  }
+};
+
+// From now on what happens is measured, until TellEffects names this request. `process`: whose use
+// of time and bytes is told.
+struct TakeStock {
+  static constexpr auto kType = GuestType::take_stock;
+  std::int32_t process = 0;
+  template <class V>
+  void fields(V& v) {
+    v(process);
+  }
+};
+
+struct TellEffects {
+  static constexpr auto kType = GuestType::tell_effects;
+  std::uint32_t since = 0;
+  std::int32_t process = 0;
+  template <class V>
+  void fields(V& v) {
+    v(since), v(process);
   }
 };
 

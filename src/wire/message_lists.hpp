@@ -11,9 +11,9 @@ namespace asr::wire {
 
 using GuestMessages =
     std::tuple<Hello, LaunchFailed, Done, Failure, Started, Ended, Opened, Info, Page, Events,
-               Processes, ArchiveDone, Disk, Executions, Accepted, Start, SignalExecution,
-               SignalProcess, Resize, KillAll, Ping, File, Connect, ListProcesses, DiskUsage,
-               StopWork, SkipTime, KnownExecutions, AcceptMore>;
+               Processes, ArchiveDone, Disk, Executions, Accepted, ChangeList, Measured, Start,
+               SignalExecution, SignalProcess, Resize, KillAll, Ping, File, Connect, ListProcesses,
+               DiskUsage, StopWork, SkipTime, KnownExecutions, AcceptMore, TakeStock, TellEffects>;
 
 using ZygoteMessages = std::tuple<Configure, Create, Configured, Launched, LaunchRefused, Reaped>;
 

@@ -25,9 +25,20 @@ enum class ZygoteType : std::uint16_t {
 struct Layer {
   std::string source;  // On the host.
   std::string target;  // Below the sandbox's root; empty: the root itself. Several may share it.
+  bool users = false;  // Whoever owns the directory is the workload's user inside.
   template <class V>
   void fields(V& v) {
-    v(source), v(target);
+    v(source), v(target), v(users);
+  }
+};
+
+// One and the same, with its refusals told to a listener and without.
+struct Gate {
+  std::string telling;  // sock_filter[] as bytes
+  std::string quiet;
+  template <class V>
+  void fields(V& v) {
+    v(telling), v(quiet);
   }
 };
 
@@ -38,9 +49,9 @@ struct Configure {
   bool import = false;        // The only layer itself becomes the root, writable, to unpack into.
   std::string stage;          // An empty directory: the zygote's private root is mounted there.
   std::vector<Layer> layers;  // Topmost first.
-  std::string fence;          // sock_filter[] as bytes, as are the gates.
-  std::string strict_gate;
-  std::string browser_gate;
+  std::string fence;          // sock_filter[] as bytes
+  Gate strict_gate;
+  Gate browser_gate;
   std::uint64_t gate_secret = 0;
   std::int32_t landlock_abi = 0;
   bool piped_cores = false;  // core_pattern starts with '|': a core limit of 0 does not stop it.

@@ -116,7 +116,12 @@ Result<void> bind_layers(const wire::Configure& configure, Stage& stage) {
     unsigned long recursive = configure.rootless ? static_cast<unsigned long>(MS_REC) : 0;
     TRY(do_mount(configure.layers[i].source, target, nullptr, MS_BIND | recursive));
     if (!configure.import) TRY(make_read_only(target));
-    if (stage.idmaps) stage.idmaps = can_idmap(target);
+    bool users = configure.layers[i].users && !configure.rootless;
+    bool mappable = (stage.idmaps || users) && can_idmap(target);
+    if (users && !mappable)
+      return fail(Errc::unsupported, "the file system of " + configure.layers[i].source +
+                                         " cannot show its files under other owners");
+    if (stage.idmaps) stage.idmaps = mappable;
   }
   return {};
 }

@@ -12,10 +12,12 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <span>
 #include <vector>
@@ -46,6 +48,13 @@ sock_fprog program_of(std::vector<sock_filter>& filter) {
   return sock_fprog{static_cast<unsigned short>(filter.size()), filter.data()};
 }
 
+struct Gate {
+  std::vector<sock_filter> telling;
+  std::vector<sock_filter> quiet;
+};
+
+Gate to_gate(const wire::Gate& gate) { return {to_filter(gate.telling), to_filter(gate.quiet)}; }
+
 class Zygote {
  public:
   explicit Zygote(int control) : control_(control), buffer_(kMaxPacket) {}
@@ -58,6 +67,8 @@ class Zygote {
   Result<void> map_ids(int pid, const Create& create) const;
   Result<void> release(int pid, int sync, const Create& create, std::span<UniqueFd> extra) const;
   Result<void> map_extra(const Create& create, int userns, std::span<UniqueFd> extra) const;
+  Result<std::vector<UniqueFd>> map_layers(const Create& create, int userns) const;
+  bool maps_layers() const;
   LaunchPlan plan_for(const Create& create, const std::vector<UniqueFd>& fds, int sync,
                       const std::string& scratch_options);
   void handle(const Frame& frame, std::vector<UniqueFd> fds);
@@ -71,8 +82,8 @@ class Zygote {
   std::vector<std::string> layer_paths_;
   std::vector<const char*> masked_files_;
   std::vector<const char*> masked_folders_;
-  std::vector<sock_filter> strict_gate_;
-  std::vector<sock_filter> browser_gate_;
+  Gate strict_gate_;
+  Gate browser_gate_;
   bool configured_ = false;
 };
 
@@ -113,8 +124,8 @@ Result<void> Zygote::configure(const Configure& configure) {
     layer_paths_.push_back("/layers/" + std::to_string(i));
   for (const std::string& name : stage_.masked_files) masked_files_.push_back(name.c_str());
   for (const std::string& name : stage_.masked_folders) masked_folders_.push_back(name.c_str());
-  strict_gate_ = to_filter(configure.strict_gate);
-  browser_gate_ = to_filter(configure.browser_gate);
+  strict_gate_ = to_gate(configure.strict_gate);
+  browser_gate_ = to_gate(configure.browser_gate);
 
   // Under memory pressure sandboxes go before anything else of this machine; they inherit this.
   (void)write_value(AT_FDCWD, "/proc/self/oom_score_adj", "500");
@@ -153,7 +164,9 @@ LaunchPlan Zygote::plan_for(const Create& create, const std::vector<UniqueFd>& f
   plan.scratch_options = scratch_options.c_str();
   plan.layer_count = configure_.layers.size();
   for (std::size_t i = 0; i < plan.layer_count; ++i)
-    plan.layers[i] = {layer_paths_[i].c_str(), configure_.layers[i].target.c_str()};
+    plan.layers[i] = {layer_paths_[i].c_str(), configure_.layers[i].target.c_str(),
+                      configure_.layers[i].users};
+  plan.idmapped = stage_.idmaps;
   plan.masked_files = masked_files_;
   plan.masked_folders = masked_folders_;
   if (!create.resolv_conf.empty()) plan.resolv_conf = create.resolv_conf.c_str();
@@ -163,7 +176,9 @@ LaunchPlan Zygote::plan_for(const Create& create, const std::vector<UniqueFd>& f
     plan.volume_targets[i] = create.volumes[i].target.c_str();
   plan.pids = create.pids;
   plan.file_bytes = configure_.import ? 0 : create.file_bytes;
-  plan.gate = program_of(create.browser ? browser_gate_ : strict_gate_);
+  Gate& gate = create.browser ? browser_gate_ : strict_gate_;
+  plan.telling_gate = program_of(gate.telling);
+  plan.quiet_gate = program_of(gate.quiet);
   return plan;
 }
 
@@ -195,6 +210,34 @@ Result<void> Zygote::map_extra(const Create& create, int userns, std::span<Uniqu
   return {};
 }
 
+// Those that are the user's, or all.
+bool Zygote::maps_layers() const {
+  auto is_users = [](const wire::Layer& layer) { return layer.users; };
+  return stage_.idmaps || (!configure_.rootless && std::any_of(configure_.layers.begin(),
+                                                               configure_.layers.end(), is_users));
+}
+
+// One mount for each layer, or none at all.
+Result<std::vector<UniqueFd>> Zygote::map_layers(const Create& create, int userns) const {
+  std::vector<UniqueFd> mounts;
+  if (!maps_layers()) return mounts;
+  Access access = configure_.import ? Access::writable : Access::read_only;
+  for (std::size_t i = 0; i < layer_paths_.size(); ++i) {
+    const std::string& path = layer_paths_[i];
+    if (configure_.layers[i].users) {
+      struct stat info {};
+      if (::stat(path.c_str(), &info) != 0) return fail_errno("stat " + path);
+      UniqueFd users =
+          TRY(make_userns(IdMaps{with_owner(info.st_uid, kUserId, create.first_id, kGuestId),
+                                 with_owner(info.st_gid, kUserId, create.first_id, kGuestId)}));
+      mounts.push_back(TRY(idmapped_clone(path, users.get(), access)));
+    } else {
+      mounts.push_back(TRY(stage_.idmaps ? idmapped_clone(path, userns, access) : clone_of(path)));
+    }
+  }
+  return mounts;
+}
+
 // Lets the child go on, with the environment's layers under its own ids where that can be had.
 Result<void> Zygote::release(int pid, int sync, const Create& create,
                              std::span<UniqueFd> extra) const {
@@ -204,15 +247,13 @@ Result<void> Zygote::release(int pid, int sync, const Create& create,
     return send_packet(sync, byte, borrowed);
   };
   std::vector<UniqueFd> mounts;
-  if (stage_.idmaps || !extra.empty()) {
+  if (maps_layers() || !extra.empty()) {
     UniqueFd userns(
         ::open(("/proc/" + std::to_string(pid) + "/ns/user").c_str(), O_RDONLY | O_CLOEXEC));
     if (!userns) return fail_errno("open user namespace");
     TRY(map_extra(create, userns.get(), extra));
     if (!extra.empty()) TRY(send("m", extra));
-    Access access = configure_.import ? Access::writable : Access::read_only;
-    for (const std::string& path : layer_paths_)
-      if (stage_.idmaps) mounts.push_back(TRY(idmapped_clone(path, userns.get(), access)));
+    mounts = TRY(map_layers(create, userns.get()));
   }
   return send("g", mounts);
 }
@@ -272,12 +313,15 @@ Result<int> Zygote::launch(const Create& create, std::vector<UniqueFd>& fds, Uni
     GuestConfig config;
     config.socket = plan.guest_socket;
     config.inner_userns = outcome.inner_userns;
+    config.refusals = outcome.refusals;
+    config.own_io = outcome.own_io;
+    config.tier = create.browser ? SyscallTier::browser : SyscallTier::strict;
     config.gate_secret = configure_.gate_secret;
     config.rootless = configure_.rootless;
     config.watched_memory_bytes = create.sample_memory ? create.memory_bytes : 0;
     config.disk = create.disk;
     config.proxy_port = create.proxy_port;
-    run_guest(config, outcome, configure_.landlock_abi);
+    run_guest(std::move(config), plan, outcome);
   }
   int clone_errno = errno;
   borrowed.give_back();

@@ -164,7 +164,7 @@ class Game {
   }
 
   void ask() {
-    switch (input_.ConsumeIntegralInRange(0, 18)) {
+    switch (input_.ConsumeIntegralInRange(0, 21)) {
       case 0:
         spawn(sandbox_->run(command(), "input"));
         break;
@@ -223,6 +223,15 @@ class Game {
       case 18:
         spawn(sandbox_->accept_egress());
         break;
+      case 19:
+        spawn(sandbox_->changes());
+        break;
+      case 20:
+        spawn(sandbox_->save_files({}));
+        break;
+      case 21:
+        spawn(sandbox_->restore_files(UniqueFd(::fcntl(kinds()[4], F_DUPFD_CLOEXEC, 3))));
+        break;
       default:
         break;
     }
@@ -248,7 +257,7 @@ class Game {
 
   // Well-formed, whatever it means at this moment.
   void answer() {
-    switch (input_.ConsumeIntegralInRange(0, 12)) {
+    switch (input_.ConsumeIntegralInRange(0, 13)) {
       case 0:
         say(wire::Done{});
         break;
@@ -319,6 +328,18 @@ class Game {
         executions.ids.resize(input_.ConsumeIntegralInRange<std::size_t>(0, 3));
         for (std::uint32_t& id : executions.ids) id = some_id();
         say(executions);
+        break;
+      }
+      case 13: {
+        wire::ChangeList changes;
+        changes.entries.resize(input_.ConsumeIntegralInRange<std::size_t>(0, 3));
+        for (wire::FileChange& change : changes.entries) {
+          change.path = input_.ConsumeRandomLengthString(100);
+          change.kind = static_cast<wire::ChangeKind>(input_.ConsumeIntegral<std::uint8_t>());
+          change.type = static_cast<wire::EntryType>(input_.ConsumeIntegral<std::uint8_t>());
+        }
+        changes.more = input_.ConsumeBool();
+        say(changes);
         break;
       }
       default:

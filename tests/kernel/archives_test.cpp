@@ -15,17 +15,6 @@ namespace {
 using testing::Contains;
 using testing::HasSubstr;
 
-UniqueFd in_memory(std::string_view bytes) {
-  UniqueFd fd(::memfd_create("archive", MFD_CLOEXEC));
-  for (std::size_t at = 0; at < bytes.size();) {
-    ssize_t n = ::write(fd.get(), bytes.data() + at, bytes.size() - at);
-    if (n <= 0) throw std::runtime_error("memfd");
-    at += static_cast<std::size_t>(n);
-  }
-  ::lseek(fd.get(), 0, SEEK_SET);
-  return fd;
-}
-
 class Archives : public KernelTest {
  protected:
   Result<Sandbox::ArchiveReport> unpack(Sandbox& box, std::string_view bytes,

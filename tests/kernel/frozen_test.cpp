@@ -36,8 +36,9 @@ class Frozen : public KernelTest {
   std::shared_ptr<const FrozenProgram> with_image(const WarmPython& python,
                                                   std::string_view bytes) {
     auto program = std::make_shared<FrozenProgram>();
-    program->thaw = UniqueFd(::fcntl(python.program->thaw.get(), F_DUPFD_CLOEXEC, 3));
-    program->image = *sealed_copy("image", bytes);
+    program->thaw = python.program->thaw;
+    program->layers.push_back(
+        std::make_shared<FrozenLayer>(FrozenLayer{1, bytes.size(), *sealed_copy("image", bytes)}));
     return program;
   }
 };
@@ -116,16 +117,16 @@ TEST_F(Frozen, AreReadyAsInterpreters) {
   how.frozen = python.program;
   auto box = sandbox();
   auto kernel = must(start_kernel(box, how));
-  EXPECT_TRUE(kernel.thawed);
+  EXPECT_TRUE(kernel.frozen);
   EXPECT_THAT(kernel.version, HasSubstr("3."));
   // Twice in one sandbox is no trouble.
-  EXPECT_TRUE(must(start_kernel(box, how)).thawed);
+  EXPECT_TRUE(must(start_kernel(box, how)).frozen);
 }
 
 TEST_F(Frozen, WhatCannotComeToLifeIsStarted) {
   WarmPython python = freeze();
   std::string whole(python.bytes, '\0');
-  ASSERT_EQ(::pread(python.program->image.get(), whole.data(), whole.size(), 0),
+  ASSERT_EQ(::pread(python.program->layers[0]->file.get(), whole.data(), whole.size(), 0),
             static_cast<ssize_t>(whole.size()));
   std::string other_kernel = whole;
   other_kernel[0] ^= 1;
@@ -142,7 +143,7 @@ TEST_F(Frozen, WhatCannotComeToLifeIsStarted) {
     how.language = find_language("python");
     how.frozen = command.frozen;
     auto kernel = must(start_kernel(box, how));
-    EXPECT_FALSE(kernel.thawed);
+    EXPECT_FALSE(kernel.frozen);
   }
 }
 

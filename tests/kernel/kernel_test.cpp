@@ -4,6 +4,7 @@
 #include <malloc.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,6 +24,17 @@ std::size_t __attribute__((weak)) __sanitizer_get_current_allocated_bytes();
 namespace asr::test {
 
 namespace fs = std::filesystem;
+
+UniqueFd in_memory(std::string_view bytes) {
+  UniqueFd fd(::memfd_create("bytes", MFD_CLOEXEC));
+  for (std::size_t at = 0; at < bytes.size();) {
+    ssize_t n = ::write(fd.get(), bytes.data() + at, bytes.size() - at);
+    if (n <= 0) throw std::runtime_error("memfd");
+    at += static_cast<std::size_t>(n);
+  }
+  ::lseek(fd.get(), 0, SEEK_SET);
+  return fd;
+}
 
 void Log::add(std::string_view line) {
   std::lock_guard lock(mutex_);

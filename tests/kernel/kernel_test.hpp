@@ -30,6 +30,9 @@ using ExecutionPtr = std::unique_ptr<Execution>;
 // Where the tool lies once give_tool() has put it into a sandbox.
 inline constexpr const char* kTool = "/workspace/tool";
 
+// A file without a name that holds these, to be read from its beginning.
+UniqueFd in_memory(std::string_view bytes);
+
 // Lines the engine logged, from any thread.
 class Log {
  public:

@@ -346,6 +346,40 @@ TEST_F(StorageTest, ManyVolumesOneInTheOther) {
       << "the eight, and two that a root which cannot be written has of its own";
 }
 
+TEST_F(StorageTest, VolumesInPlaceOfItsFoldersAreNoPartOfASandbox) {
+  make_volume("v");
+  for (const char* target : {"/workspace", "/home", "/home/user"})
+    for (Preset preset : {Preset::strict, Preset::standard}) {
+      SandboxSpec spec = spec_of(preset);
+      spec.volumes.push_back({"v", target, false});
+      auto from = sandbox(spec);
+      EXPECT_EQ(out(*from, "echo x > " + std::string(target) + "/f; echo y > /tmp/own"), "");
+      Changes changes = must(from->changes());
+      ASSERT_EQ(changes.entries.size(), 1U) << target;
+      EXPECT_EQ(changes.entries[0].path, "/tmp/own");
+      auto to = sandbox(spec);
+      auto restored = wait(to->restore_files(must(from->save_files())));
+      EXPECT_TRUE(succeeded(restored)) << target << " " << to_string(preset);
+      EXPECT_EQ(out(*to, "cat /tmp/own"), "y\n");
+    }
+}
+
+TEST_F(StorageTest, FoldersOfALayerOnTheWayToAVolumeAreNotMissing) {
+  make_volume("v");
+  fs::create_directories(scratch() / "work/data/old");
+  write_host_file(scratch() / "work/data/file", "x");
+  for (const char* target : {"/workspace/data/old", "/workspace/data/new/one", "/workspace/more"}) {
+    SandboxSpec spec = with_volume("v", target);
+    spec.environment.workspace = (scratch() / "work").native();
+    auto from = sandbox(spec);
+    for (const FileChange& change : must(from->changes()).entries)
+      ADD_FAILURE() << target << ": " << change.path;
+    auto to = sandbox(spec);
+    EXPECT_TRUE(succeeded(wait(to->restore_files(must(from->save_files()))))) << target;
+    EXPECT_EQ(out(*to, "cat data/file"), "x");
+  }
+}
+
 TEST_F(StorageTest, VolumesInUseAreNotRemoved) {
   make_volume("f");
   make_volume("i", 16 * kMiB);

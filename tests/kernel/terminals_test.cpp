@@ -1,11 +1,15 @@
 // Programs on a terminal.
 #include <signal.h>
 
+#include <filesystem>
+#include <sstream>
+
 #include "kernel_test.hpp"
 
 namespace asr::test {
 namespace {
 
+namespace fs = std::filesystem;
 using testing::HasSubstr;
 
 class Terminals : public KernelTest {
@@ -103,6 +107,23 @@ TEST_F(Terminals, ResizeWithoutOneIsRefused) {
   auto execution = start(*box, shell("sleep 100"));
   EXPECT_TRUE(failed_with(wait(execution->resize({.rows = 1, .columns = 1})), Errc::invalid));
   must(execution->signal(SIGKILL));
+}
+
+// Whoever got hold of one would otherwise have everything that was written, and the layers below.
+TEST_F(Terminals, RelayHasNoFolders) {
+  auto box = sandbox();
+  auto execution = start(*box, on_terminal(shell("echo hi; sleep 100")));
+  read_until(*execution, "hi");
+  std::string init = std::to_string(box->host_pid());
+  std::istringstream children(read_host_file("/proc/" + init + "/task/" + init + "/children"));
+  int relays = 0;
+  for (std::string pid; children >> pid;) {
+    if (read_host_file("/proc/" + pid + "/comm") != "sandbox-init\n") continue;
+    ++relays;
+    for (const auto& entry : fs::directory_iterator("/proc/" + pid + "/fd"))
+      EXPECT_FALSE(fs::is_directory(entry)) << entry.path() << fs::read_symlink(entry);
+  }
+  EXPECT_EQ(relays, 1);
 }
 
 // Each is worth a process of the guest's: they must not add up after the programs have ended.

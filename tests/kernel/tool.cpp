@@ -5,12 +5,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/personality.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -313,6 +316,58 @@ int forbidden(char**) {
   return 0;
 }
 
+void tell_error(const char* what, long result) {
+  ::printf("%s %d\n", what, result == -1 ? errno : 0);
+}
+
+// refused: calls that no sandbox may make, or that it is not to know, each with its error.
+int refused(char**) {
+  tell_error("mount", ::syscall(SYS_mount, 0, 8, 0, 0, 0));
+  tell_error("mount", ::syscall(SYS_mount, 0, 8, 0, 0, 0));
+  tell_error("setns", ::syscall(SYS_setns, -1, 0, 0, 0, 0, 0));
+  tell_error("unshare", ::syscall(SYS_unshare, CLONE_NEWNS));
+  tell_error("clone", ::syscall(SYS_clone, CLONE_NEWNS | CLONE_FS, 0, 0, 0, 0));
+  tell_error("keyctl", ::syscall(SYS_keyctl, 999, 0, 0, 0, 0));
+  tell_error("socket", ::socket(AF_VSOCK, SOCK_STREAM, 0));
+  tell_error("socket", ::socket(AF_ALG, SOCK_SEQPACKET, 0));
+  tell_error("socket", ::socket(AF_INET, SOCK_STREAM, 262));
+  tell_error("socket", ::socket(AF_INET, SOCK_RAW, IPPROTO_ICMP));
+  tell_error("socketpair", ::syscall(SYS_socketpair, AF_VSOCK, SOCK_STREAM, 0, 8));
+  tell_error("ioctl", ::syscall(SYS_ioctl, -1, TIOCSTI, 0));
+  tell_error("mknodat", ::mknodat(AT_FDCWD, "device", S_IFCHR | 0600, 0x103));
+  tell_error("personality", ::personality(READ_IMPLIES_EXEC));
+  tell_error("prctl", ::prctl(PR_SET_MM, 0, 0, 0, 0));
+  tell_error("absent", ::syscall(SYS_io_uring_setup, 1, 8));
+  tell_error("absent", ::syscall(SYS_clone3, 8, 1));
+  tell_error("absent", ::syscall(600));
+#ifdef __x86_64__
+  tell_error("absent", ::syscall(SYS_arch_prctl, 0x3001, 0));
+#else
+  ::printf("absent %d\n", EINVAL);
+#endif
+  tell_error("allowed", ::socket(AF_INET, SOCK_STREAM, 0));
+  return 0;
+}
+
+// insist CHILDREN CALLS: so many children make so many calls each that are refused; 0 calls is for
+// ever.
+int insist(char** arguments) {
+  long calls = number(arguments[1]);
+  for (long child = 0; child < number(arguments[0]); ++child) {
+    int pid = ::fork();
+    if (pid < 0) return report("forked", child), 1;
+    if (pid > 0) continue;
+    for (long i = 0; calls == 0 || i < calls; ++i)
+      if (::syscall(SYS_keyctl, 999, 0, 0, 0, 0) != -1 || errno != EPERM) ::_exit(1);
+    ::_exit(0);
+  }
+  say("insisting");
+  int failed = 0;
+  for (int status = 0; ::wait(&status) > 0;)
+    if (status != 0) failed = 1;
+  return failed;
+}
+
 // cat PATH…: files to stdout.
 int cat(char** arguments) {
   for (; *arguments != nullptr; ++arguments) {
@@ -380,6 +435,8 @@ constexpr Command kCommands[] = {
     {"reach", 3, reach},
     {"socket", 1, unix_socket},
     {"forbidden", 0, forbidden},
+    {"refused", 0, refused},
+    {"insist", 2, insist},
     {"cat", 1, cat},
     {"type", 1, type},
     {"id", 0, id},

@@ -1,18 +1,13 @@
-// Tar streams in and out. Parsing happens here, with the user's rights inside the sandbox: an
-// archive that breaks the parser breaks nothing else. Entries are placed by us, not by the library:
-// names cannot lead out of the folder, devices are not made, and ownership is the user's.
-
-#include <archive.h>
-#include <archive_entry.h>
-#include <dirent.h>
+// Tar streams from anywhere, unpacked with the user's rights inside the sandbox: an archive that
+// breaks the parser breaks nothing else. Entries are placed by us, not by the library: names cannot
+// lead out of the folder, devices are not made, and ownership is the user's.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
-#include <map>
-#include <memory>
 
+#include "guest/archive_stream.hpp"
 #include "guest/paths.hpp"
 #include "guest/work.hpp"
 #include "launch/plan.hpp"
@@ -24,108 +19,6 @@ namespace {
 
 constexpr std::uint64_t kMostEntries = 1'000'000;
 constexpr std::size_t kMostReasons = 16;
-constexpr int kDeepest = 256;
-
-struct FreeWriter {
-  void operator()(archive* a) const noexcept { ::archive_write_free(a); }
-};
-struct FreeReader {
-  void operator()(archive* a) const noexcept { ::archive_read_free(a); }
-};
-struct FreeEntry {
-  void operator()(archive_entry* e) const noexcept { ::archive_entry_free(e); }
-};
-
-Error archive_error(archive* a, const std::string& what) {
-  const char* text = ::archive_error_string(a);
-  return Error(Errc::invalid, what + ": " + (text != nullptr ? text : "unknown error"));
-}
-
-// ---- out
-// -----------------------------------------------------------------------------------------
-
-class Packer {
- public:
-  explicit Packer(archive* out) : out_(out) {}
-
-  Result<void> add(int dir, const std::string& name, const std::string& path, int depth) {
-    struct stat info {};
-    if (::fstatat(dir, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0)
-      return {};  // Removed meanwhile.
-    if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode) && !S_ISLNK(info.st_mode)) return {};
-    UniqueFd fd;
-    if (!S_ISLNK(info.st_mode)) {
-      fd = UniqueFd(::openat(dir, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-      if (!fd) return errno == ENOENT || errno == ELOOP ? Result<void>() : fail_errno(path);
-      if (::fstat(fd.get(), &info) != 0) return fail_errno(path);
-      if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) return {};
-    }
-    std::unique_ptr<archive_entry, FreeEntry> entry(::archive_entry_new());
-    ::archive_entry_copy_stat(entry.get(), &info);
-    ::archive_entry_set_pathname(entry.get(), path.c_str());
-    if (S_ISLNK(info.st_mode)) {
-      std::string target(4096, '\0');
-      ssize_t n = ::readlinkat(dir, name.c_str(), target.data(), target.size() - 1);
-      if (n < 0) return {};
-      target.resize(static_cast<std::size_t>(n));
-      ::archive_entry_set_symlink(entry.get(), target.c_str());
-      ::archive_entry_set_size(entry.get(), 0);
-    }
-    if (S_ISREG(info.st_mode) && info.st_nlink > 1) {
-      auto [first, is_first] = links_.try_emplace({info.st_dev, info.st_ino}, path);
-      if (!is_first) {
-        ::archive_entry_set_hardlink(entry.get(), first->second.c_str());
-        ::archive_entry_set_size(entry.get(), 0);
-        info.st_size = 0;
-      }
-    }
-    if (::archive_write_header(out_, entry.get()) < ARCHIVE_WARN)
-      return fail(archive_error(out_, path));
-    if (S_ISREG(info.st_mode))
-      return add_contents(fd.get(), static_cast<std::uint64_t>(info.st_size), path);
-    if (S_ISDIR(info.st_mode)) return add_below(fd.get(), path, depth);
-    return {};
-  }
-
-  Result<void> add_below(int dir, const std::string& path, int depth) {
-    if (depth > kDeepest) return fail(Errc::exhausted, path + ": too many nested directories");
-    int copy = ::openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (copy < 0) return fail_errno(path);
-    std::unique_ptr<DIR, int (*)(DIR*)> stream(::fdopendir(copy), ::closedir);
-    if (!stream) return fail_errno(path);
-    while (dirent* entry = ::readdir(stream.get())) {
-      std::string name = entry->d_name;
-      if (name == "." || name == "..") continue;
-      TRY(add(dir, name, path.empty() ? name : path + "/" + name, depth + 1));
-    }
-    return {};
-  }
-
- private:
-  // Exactly as many bytes as the header promised, whatever happens to the file meanwhile.
-  Result<void> add_contents(int fd, std::uint64_t size, const std::string& path) {
-    std::array<char, 65536> chunk{};
-    while (size > 0) {
-      ssize_t n = ::read(fd, chunk.data(), std::min<std::uint64_t>(size, chunk.size()));
-      if (n < 0) return fail_errno(path);
-      if (n == 0) {
-        chunk.fill('\0');
-        n = static_cast<ssize_t>(std::min<std::uint64_t>(size, chunk.size()));
-      }
-      if (::archive_write_data(out_, chunk.data(), static_cast<std::size_t>(n)) < 0)
-        return fail(archive_error(out_, path));
-      size -= static_cast<std::uint64_t>(n);
-    }
-    return {};
-  }
-
-  archive* out_;
-  std::map<std::pair<dev_t, ino_t>, std::string>
-      links_;  // Files with several names, by the first seen.
-};
-
-// ---- in
-// ------------------------------------------------------------------------------------------
 
 class Unpacker {
  public:
@@ -189,11 +82,6 @@ class Unpacker {
     return slash == std::string::npos ? name : name.substr(slash + 1);
   }
 
-  static bool leads_outside(const std::string& name) {
-    return name == ".." || name.starts_with("../") || name.find("/../") != std::string::npos ||
-           name.ends_with("/..");
-  }
-
   Result<void> place(archive_entry* entry) {
     std::string name = clean(::archive_entry_pathname(entry));
     if (name.empty() || name == ".") return {};
@@ -249,24 +137,7 @@ class Unpacker {
     if (!fd)
       return errno == ENOSPC ? Result<void>(fail_errno(name))
                              : skip(name, "the file cannot be made");
-    const void* block = nullptr;
-    std::size_t size = 0;
-    la_int64_t offset = 0;
-    for (;;) {
-      int status = ::archive_read_data_block(in_, &block, &size, &offset);
-      if (status == ARCHIVE_EOF) break;
-      if (status < ARCHIVE_WARN) return fail(archive_error(in_, name));
-      while (size > 0) {
-        ssize_t n = ::pwrite(fd.get(), block, size, offset);
-        if (n < 0) return fail_errno(name);
-        block = static_cast<const char*>(block) + n;
-        size -= static_cast<std::size_t>(n);
-        offset += n;
-      }
-    }
-    // A sparse end has no block of its own.
-    if (::archive_entry_size(entry) > 0 && ::ftruncate(fd.get(), ::archive_entry_size(entry)) != 0)
-      return fail_errno(name);
+    TRY(read_contents(in_, entry, fd.get(), name));
     (void)::fchmod(fd.get(), mode);
     std::array<timespec, 2> times{{{0, UTIME_OMIT}, {::archive_entry_mtime(entry), 0}}};
     (void)::futimens(fd.get(), times.data());
@@ -294,40 +165,6 @@ class Unpacker {
 
 }  // namespace
 
-Result<void> work_on_archive_out(const Work& work, const wire::File& request) {
-  UniqueFd root = TRY(sandbox_root());
-  UniqueFd top =
-      TRY(open_resolved(root.get(), request.path, O_RDONLY | O_NONBLOCK, Resolve::in_root));
-  struct stat info {};
-  if (::fstat(top.get(), &info) != 0) return fail_errno(request.path);
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return fail_errno("pipe");
-  UniqueFd reader(ends[0]);
-  UniqueFd writer(ends[1]);
-  std::array<int, 1> sent{reader.get()};
-  TRY(work.answer(wire::Opened{}, sent));
-  reader.reset();
-
-  std::unique_ptr<archive, FreeWriter> out(::archive_write_new());
-  ::archive_write_set_format_pax_restricted(out.get());
-  ::archive_write_set_bytes_per_block(out.get(), 65536);
-  ::archive_write_set_bytes_in_last_block(out.get(), 512);
-  // The answer went out with the pipe, so a failure now can only be an early end of the stream,
-  // which tar readers notice: the archive lacks its end mark.
-  if (::archive_write_open_fd(out.get(), writer.get()) != ARCHIVE_OK) ::_exit(0);
-  Packer packer(out.get());
-  Result<void> packed;
-  if (S_ISDIR(info.st_mode)) {
-    packed = packer.add_below(top.get(), "", 0);
-  } else {
-    ParentAndName place = TRY(resolve_parent(request.path));
-    packed = packer.add(place.parent.get(), place.name, place.name, 0);
-  }
-  if (!packed) ::_exit(0);
-  ::archive_write_close(out.get());
-  ::_exit(0);
-}
-
 Result<void> work_on_archive_in(const Work& work, const wire::File& request, UniqueFd tar) {
   UniqueFd root = TRY(sandbox_root());
   if (!is_root(request.path)) {
@@ -338,7 +175,7 @@ Result<void> work_on_archive_in(const Work& work, const wire::File& request, Uni
   }
   UniqueFd top =
       TRY(open_resolved(root.get(), request.path, O_PATH | O_DIRECTORY, Resolve::in_root));
-  std::unique_ptr<archive, FreeReader> in(::archive_read_new());
+  ArchiveReader in(::archive_read_new());
   ::archive_read_support_format_tar(in.get());
   ::archive_read_support_filter_gzip(in.get());
   ::archive_read_support_filter_bzip2(in.get());
