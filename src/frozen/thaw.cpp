@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <linux/prctl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include "frozen/image.hpp"
 #include "frozen/kernel_calls.hpp"
@@ -14,10 +15,8 @@ namespace asr::frozen {
 
 namespace {
 
-constexpr std::uint64_t kGrowth = 8 << 20;         // as far as the stack may still grow
-constexpr std::uint64_t kNear = 256 << 10;         // what we take for our own stack
-constexpr std::uint64_t kTable = 0x20000000000;    // where the header is looked at
-constexpr std::uint64_t kWaiting = 0x21000000000;  // where the vdso may have to wait
+constexpr std::uint64_t kGrowth = 8 << 20;  // as far as the stack may still grow
+constexpr std::uint64_t kNear = 256 << 10;  // what we take for our own stack
 
 [[noreturn]] void give_up() {
   kernel(__NR_exit_group, kExitBadImage);
@@ -74,22 +73,56 @@ void move_kernel_pieces(const Header& header, const Piece* pieces, const Birth& 
 
 void take(std::uint64_t begin, std::uint64_t size, std::uint32_t protection, int flags,
           int descriptor, std::uint64_t offset) {
-  std::int64_t at =
-      kernel(__NR_mmap, begin, size, protection,
-             MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED_NOREPLACE | flags, descriptor, offset);
+  std::int64_t at = kernel(__NR_mmap, begin, size, protection,
+                           MAP_NORESERVE | MAP_FIXED_NOREPLACE | flags, descriptor, offset);
   demand(at == static_cast<std::int64_t>(begin));
 }
 
+// A file of the sandbox, if it is still the one that was mapped.
+int open_same(const FileName& name, int flags) {
+  const auto* path = reinterpret_cast<const char*>(&name + 1);
+  std::int64_t file = kernel(__NR_openat, AT_FDCWD, path, flags | O_CLOEXEC, 0);
+  demand(!failed(file));
+  struct stat info {};
+  demand(kernel(__NR_fstat, file, &info) == 0 && S_ISREG(info.st_mode));
+  // What is written to meanwhile is meant to be another.
+  bool same = static_cast<std::uint64_t>(info.st_size) == name.size &&
+              info.st_mtim.tv_sec == name.seconds && info.st_mtim.tv_nsec == name.nanoseconds;
+  demand(same || flags == O_RDWR);
+  return static_cast<int>(file);
+}
+
 void put_in_place(const Header& header, const Piece* pieces) {
+  const auto* names = reinterpret_cast<const char*>(pieces + header.pieces);
+  int file = -1;  // that was opened last
+  std::uint64_t opened = 0;
+  int opened_for = -1;
   for (std::uint64_t i = 0; i < header.pieces; ++i) {
     const Piece& piece = pieces[i];
     std::uint64_t size = piece.end - piece.begin;
-    if (piece.kind == Kind::pages)
-      take(piece.begin, size, piece.protection, 0, kImageDescriptor, piece.offset);
-    else if (piece.kind != Kind::kernel)
-      take(piece.begin, size, piece.protection, MAP_ANONYMOUS, -1, 0);
+    if (piece.kind == Kind::pages) {
+      demand(piece.source < header.layer_count);
+      int layer = kImageDescriptor + static_cast<int>(piece.source);
+      take(piece.begin, size, piece.protection, MAP_PRIVATE, layer, piece.offset);
+    } else if (piece.kind == Kind::file || piece.kind == Kind::shared) {
+      int wanted = piece.kind == Kind::file ? O_RDONLY : O_RDWR;
+      if (file < 0 || opened != piece.source || opened_for != wanted) {
+        demand(piece.source + sizeof(FileName) < header.names);
+        if (file >= 0) kernel(__NR_close, file);
+        file = open_same(*reinterpret_cast<const FileName*>(names + piece.source), wanted);
+        opened = piece.source;
+        opened_for = wanted;
+      }
+      int flags = piece.kind == Kind::file ? MAP_PRIVATE : MAP_SHARED;
+      take(piece.begin, size, piece.protection, flags, file, piece.offset);
+    } else if (piece.kind != Kind::kernel) {
+      take(piece.begin, size, piece.protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    }
   }
-  take(header.stack_begin - kGrowth, kGrowth, PROT_READ | PROT_WRITE, MAP_ANONYMOUS, -1, 0);
+  if (file >= 0) kernel(__NR_close, file);
+  if (header.stack_begin != 0)
+    take(header.stack_begin - kGrowth, kGrowth, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+         -1, 0);
 }
 
 void restore_thread(const Header& header) {
@@ -133,14 +166,15 @@ extern "C" [[noreturn]] void asr_thaw(const std::uint64_t* stack) {
   Birth birth = look_around(stack);
   demand(birth.vdso != 0 && birth.stack_end != 0);
   // Only the first page tells how long the table is.
-  std::uint64_t room = round_up(sizeof(Header) + kMostPieces * sizeof(Piece));
-  take(kTable, room, PROT_READ, 0, kImageDescriptor, 0);
+  std::uint64_t room = round_up(sizeof(Header) + kMostPieces * sizeof(Piece) + kMostNames);
+  take(kTable, room, PROT_READ, MAP_PRIVATE, kImageDescriptor, 0);
   const auto& header = *reinterpret_cast<const Header*>(kTable);
   const auto* pieces = reinterpret_cast<const Piece*>(kTable + sizeof(Header));
-  demand(header.magic == kMagic && header.pieces <= kMostPieces);
+  demand(header.magic == kMagic && header.pieces <= kMostPieces && header.names <= kMostNames &&
+         header.layer_count <= kMostLayers);
   move_kernel_pieces(header, pieces, birth);
   put_in_place(header, pieces);
-  kernel(__NR_close, kImageDescriptor);
+  for (std::uint64_t i = 0; i < header.layer_count; ++i) kernel(__NR_close, kImageDescriptor + i);
   if (birth.name != nullptr) kernel(__NR_prctl, PR_SET_NAME, last_part(birth.name), 0, 0, 0);
   restore_thread(header);
   // The header stays mapped: registers are read from it at the very end.

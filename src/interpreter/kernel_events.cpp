@@ -8,13 +8,15 @@ namespace asr {
 namespace {
 
 using Kind = KernelEvent::Kind;
-constexpr std::array<std::pair<std::string_view, Kind>, 6> kKinds{
+constexpr std::array<std::pair<std::string_view, Kind>, 8> kKinds{
     {{"ready", Kind::ready},
      {"result", Kind::result},
      {"error", Kind::error},
      {"input", Kind::input},
      {"done", Kind::done},
-     {"completions", Kind::completions}}};
+     {"completions", Kind::completions},
+     {"saving", Kind::saving},
+     {"saved", Kind::saved}}};
 
 Error nonsense() {
   return {Errc::internal, "the interpreter said something that nobody understands"};

@@ -13,7 +13,7 @@
 namespace asr {
 
 struct KernelEvent {
-  enum class Kind { ready, result, error, input, done, completions };
+  enum class Kind { ready, result, error, input, done, completions, saving, saved };
   Kind kind = Kind::ready;
   std::uint64_t id = 0;  // of the request it belongs to
   json::object fields;

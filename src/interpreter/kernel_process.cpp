@@ -79,7 +79,7 @@ asio::awaitable<Result<KernelProcess>> attempt(std::shared_ptr<Sandbox> sandbox,
   auto starting = sandbox->start(std::move(command));
   auto kernel = std::make_shared<KernelProcess>();
   kernel->process = std::shared_ptr<Execution>(CO_TRY(co_await std::move(starting)));
-  kernel->thawed = how.frozen != nullptr;
+  kernel->frozen = how.frozen;
   Result<void> greeted;
   if (!how.frozen && !how.language->is_brought()) {
     auto greeting = kernel->process->write_stdin(kernel_greeting(*how.language));
@@ -108,6 +108,19 @@ void end_when_late(asio::steady_timer& patience, std::shared_ptr<Execution> proc
   patience.async_wait([process, executor = patience.get_executor()](boost::system::error_code ec) {
     if (!ec) asio::co_spawn(executor, kill(process), asio::detached);
   });
+}
+
+asio::awaitable<Result<KernelProcess>> thaw_kernel(std::shared_ptr<Sandbox> sandbox,
+                                                   KernelStart how) {
+  // Once in some thousand times the kernel puts the new process's own things where the image's must
+  // be, and each time elsewhere.
+  constexpr int kTries = 4;
+  for (int i = 0; i < kTries; ++i) {
+    auto trying = attempt(sandbox, how);
+    auto kernel = co_await std::move(trying);
+    if (kernel || kernel.error().code != Errc::invalid) co_return kernel;
+  }
+  co_return fail(Errc::unsupported, "the interpreter does not come to life again");
 }
 
 asio::awaitable<Result<KernelProcess>> start_kernel(std::shared_ptr<Sandbox> sandbox,

@@ -16,7 +16,7 @@ struct KernelProcess {
   std::shared_ptr<Execution> process;
   KernelEvents events;  // what it has said since
   std::string version;
-  bool thawed = false;  // It was made from an image, not started.
+  std::shared_ptr<const FrozenProgram> frozen;  // what it was made from; none: it was started
 };
 
 struct KernelStart {
@@ -30,6 +30,10 @@ struct KernelStart {
 // Errc::unsupported if the environment has no such program.
 asio::awaitable<Result<KernelProcess>> start_kernel(std::shared_ptr<Sandbox> sandbox,
                                                     KernelStart how);
+
+// Only from its image. Errc::unsupported if that does not come to life there.
+asio::awaitable<Result<KernelProcess>> thaw_kernel(std::shared_ptr<Sandbox> sandbox,
+                                                   KernelStart how);
 
 // Ends whoever says nothing until the timer is over, unless the timer is ended first.
 void end_when_late(asio::steady_timer& patience, std::shared_ptr<Execution> process);

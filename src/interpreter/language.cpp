@@ -4,6 +4,7 @@
 
 extern "C" const char asr_python_kernel_begin[], asr_python_kernel_end[];
 extern "C" const char asr_python_values_begin[], asr_python_values_end[];
+extern "C" const char asr_python_branch_begin[], asr_python_branch_end[];
 extern "C" const char asr_node_kernel_begin[], asr_node_kernel_end[];
 extern "C" const char asr_bash_kernel_begin[], asr_bash_kernel_end[];
 
@@ -64,6 +65,8 @@ std::string python_definitions() {
   std::string text(asr_python_kernel_begin, asr_python_kernel_end);
   text += "\n";
   text.append(asr_python_values_begin, asr_python_values_end);
+  text += "\n";
+  text.append(asr_python_branch_begin, asr_python_branch_end);
   return text + "\n";
 }
 

@@ -19,6 +19,8 @@ struct Language {
   std::string_view kernel;  // a part of this program; empty: the environment brings the whole
 
   bool is_brought() const noexcept { return kernel.empty(); }
+  // Whether an interpreter can be saved with all it has in memory.
+  bool can_be_saved() const noexcept { return name == "python"; }
 };
 using LanguagePtr = std::shared_ptr<const Language>;
 

@@ -444,6 +444,8 @@ class Kernel:
                     os.environ.update(json.loads(payload))
                 elif op == "complete":
                     self.complete(number, payload.decode("utf-8", "replace"))
+                elif op == "save":
+                    save(self, number, payload)
             except KeyboardInterrupt:
                 continue  # It was meant for a cell that had ended.
 

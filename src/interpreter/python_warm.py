@@ -1,7 +1,7 @@
 """A Python that has done its imports and is frozen: how it gets there, and what it does when it wakes up.
 
-Runs after python_kernel.py and python_values.py in the same namespace. become_frozen() writes the whole process to its channel; in every
-process that is made from it, it goes on behind that call as if nothing had been: with the arguments, the environment and
+Runs after the others in the same namespace. become_frozen() writes the whole process to its channel; in every process that
+is made from it, it goes on behind that call as if nothing had been: with the arguments, the environment and
 the descriptors of the new process, and with random numbers of its own.
 """
 import atexit
@@ -18,17 +18,6 @@ def import_all(names):
             importlib.import_module(name)
         except Exception as problem:  # noqa: BLE001  whatever a module does when it is imported
             os.write(2, f"{name}: {type(problem).__name__}: {problem}\n".encode("utf-8", "replace"))
-
-
-def load(library):
-    """From memory: no file of the sandbox is involved."""
-    import ctypes
-    descriptor = os.memfd_create("freeze", os.MFD_CLOEXEC)
-    try:
-        os.write(descriptor, library)
-        return ctypes.PyDLL(f"/proc/self/fd/{descriptor}")  # Keeps the lock of the interpreter.
-    finally:
-        os.close(descriptor)
 
 
 def check_alone(channel):
@@ -55,19 +44,16 @@ def rehearse(kernel, imported):
     linecache.clearcache()
 
 
-def freeze(channel, library):
+def freeze(channel, layer, library):
     """False in the process that calls it, True in each that wakes up."""
-    native = load(library)
+    load_native(library)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     sys.path_importer_cache.clear()  # What it says of folders may be wrong in another sandbox.
     gc.collect()
     gc.freeze()
     check_alone(channel)
-    result = native.asr_freeze(channel.descriptor)
-    if result < 0:
-        raise OSError(-result, os.strerror(-result))
-    return result == 1
+    return write_memory(channel.descriptor, layer, [], 0)
 
 
 def words_of(path):
@@ -177,9 +163,9 @@ def wake_up(kernel, imported):
     leave(run_script(words[1:]))
 
 
-def become_frozen(names, library):
+def become_frozen(names, layer, library):
     kernel = prepare()
     import_all(names)
     rehearse(kernel, bool(names))
-    if freeze(kernel.channel, base64.b64decode(library)):
+    if freeze(kernel.channel, layer, base64.b64decode(library)):
         wake_up(kernel, bool(names))

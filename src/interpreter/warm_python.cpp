@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
-#include <cstring>
 
-#include "frozen/image.hpp"
 #include "frozen/programs.hpp"
+#include "interpreter/frozen_layer.hpp"
 #include "interpreter/kernel_process.hpp"
 #include "interpreter/language.hpp"
 #include "net/json.hpp"
-#include "os/memory_file.hpp"
 
 extern "C" const char asr_python_warm_begin[], asr_python_warm_end[];
 
@@ -25,30 +23,21 @@ constexpr std::size_t kMostComplaints = 1000;
 constexpr auto kWithin = 120s;  // Large libraries take their time.
 
 // The kernel, what freezes it, and the call that does.
-std::string program_text(const std::vector<std::string>& imports) {
+std::string program_text(const std::vector<std::string>& imports, std::uint64_t layer) {
   std::string text = python_definitions();
   text.append(asr_python_warm_begin, asr_python_warm_end);
   json::array names;
   for (const std::string& name : imports) names.emplace_back(name);
   // JSON's texts and lists are Python's, too.
-  text += "\nbecome_frozen(" + to_text(names) + ", \"" + base64(frozen::freeze_library()) + "\")\n";
+  text += "\nbecome_frozen(" + to_text(names) + ", " + std::to_string(layer) + ", \"" +
+          base64(frozen::freeze_library()) + "\")\n";
   return std::to_string(text.size()) + "\n" + text;
-}
-
-Result<void> check_image(const std::string& head, std::uint64_t size) {
-  frozen::Header header;
-  if (head.size() < sizeof(header)) return fail(Errc::unsupported, "it wrote no image");
-  std::memcpy(&header, head.data(), sizeof(header));
-  if (header.magic != frozen::kMagic || header.size != size)
-    return fail(Errc::unsupported, "it wrote only a part of its image");
-  return {};
 }
 
 // What it wrote, until it ends.
 struct Image {
-  explicit Image(MemoryFile f) : file(std::move(f)) {}
-  MemoryFile file;
-  std::string head;  // the first bytes
+  explicit Image(NewLayer l) : layer(std::move(l)) {}
+  NewLayer layer;
   std::string complaints;
 };
 
@@ -64,11 +53,9 @@ asio::awaitable<Result<void>> read_image(std::shared_ptr<Execution> process,
         image->complaints.erase(0, image->complaints.size() - kMostComplaints);
       continue;
     }
-    if (image->head.size() < sizeof(frozen::Header))
-      image->head += chunk->data.substr(0, sizeof(frozen::Header));
-    if (image->file.size() + chunk->data.size() > kMostBytes)
+    if (image->layer.file.size() + chunk->data.size() > kMostBytes)
       co_return fail(Errc::exhausted, "it is larger than 1 GiB");
-    CO_TRY(image->file.append(chunk->data));
+    CO_TRY(image->layer.file.append(chunk->data));
   }
 }
 
@@ -76,8 +63,8 @@ asio::awaitable<Result<void>> read_image(std::shared_ptr<Execution> process,
 
 asio::awaitable<Result<WarmPython>> freeze_python(std::shared_ptr<Sandbox> sandbox,
                                                   std::vector<std::string> imports) {
-  if (frozen::thaw_program().empty())
-    co_return fail(Errc::unsupported, "programs of this machine's kind cannot be frozen");
+  auto thaw = CO_TRY(thaw_file());
+  auto image = std::make_shared<Image>(CO_TRY(make_layer()));
   Command command = kernel_command(*find_language("python"), nullptr);
   // Libraries that compute start a thread per processor when they are loaded; none may run.
   for (const char* name : {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"})
@@ -88,10 +75,9 @@ asio::awaitable<Result<WarmPython>> freeze_python(std::shared_ptr<Sandbox> sandb
   auto executor = co_await asio::this_coro::executor;
   asio::steady_timer patience(executor, kWithin);
   end_when_late(patience, process);
-  auto greeting = process->write_stdin(program_text(imports));
+  auto greeting = process->write_stdin(program_text(imports, image->layer.number));
   (void)co_await std::move(greeting);  // If it cannot hear us, its end tells why.
 
-  auto image = std::make_shared<Image>(CO_TRY(MemoryFile::make("frozen-python")));
   auto reading = read_image(process, image);
   auto all = co_await std::move(reading);
   auto waiting = process->wait();
@@ -102,14 +88,11 @@ asio::awaitable<Result<WarmPython>> freeze_python(std::shared_ptr<Sandbox> sandb
   if (!status.ok())
     co_return fail(Errc::unsupported,
                    "it ended before it was frozen: " + repair_utf8(image->complaints));
-  CO_TRY(check_image(image->head, image->file.size()));
+  SealedLayer sealed = CO_TRY(seal_layer(std::move(image->layer)));
   WarmPython warm;
-  warm.bytes = image->file.size();
+  warm.bytes = sealed.layer->bytes;
   warm.complaints = repair_utf8(image->complaints);
-  auto program = std::make_shared<FrozenProgram>();
-  program->thaw = CO_TRY(sealed_copy("python3", frozen::thaw_program()));
-  program->image = CO_TRY(image->file.seal());
-  warm.program = std::move(program);
+  warm.program = CO_TRY(program_of(sealed, std::move(thaw), {}));
   co_return warm;
 }
 
