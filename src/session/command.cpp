@@ -5,14 +5,11 @@
 #include <boost/asio/post.hpp>
 
 #include "base/clock.hpp"
+#include "session/effects_json.hpp"
 
 namespace asr {
 
 namespace {
-
-// A command that runs longer than this and holds its caller back is kept, too: most are over by
-// then, and cost no word with the keeper.
-constexpr auto kLasts = std::chrono::milliseconds(20);
 
 double millis(std::chrono::nanoseconds time) { return static_cast<double>(time.count()) / 1e6; }
 
@@ -94,17 +91,34 @@ SessionCommand::SessionCommand(asio::any_io_executor executor, JournaledCommand 
   request_.background = is_set("background");
   if (is_set("pty")) request_.command.terminal.emplace();
   if (const json::value* time = about.if_contains("started_ms"); time && time->is_int64())
-    started_ms_ = time->get_int64();
+    started_us_ = time->get_int64() * 1000;
+  auto text_in = [&](const char* name) {
+    const json::value* value = about.if_contains(name);
+    return value && value->is_string() ? std::string(value->get_string()) : std::string();
+  };
+  request_.command.cwd = text_in("cwd");
+  if (std::string user = text_in("user"); !user.empty()) request_.command.user = std::move(user);
+  if (const json::value* names = about.if_contains("env"); names && names->is_array())
+    for (const json::value& name : names->get_array())
+      if (name.is_string()) request_.env_names.emplace_back(name.get_string());
+  request_.history = !is_set("no_history");
 }
 
-// Not its variables, not its input: there may be secrets in them.
+// Not its variables' values, not its input: there may be secrets in them.
 json::object SessionCommand::about() const {
   json::array words;
   for (const std::string& word : request_.command.argv) words.emplace_back(repair_utf8(word));
-  return {{"argv", std::move(words)},
-          {"background", request_.background},
-          {"pty", request_.command.terminal.has_value()},
-          {"started_ms", started_ms_}};
+  json::object about{{"argv", std::move(words)},
+                     {"background", request_.background},
+                     {"pty", request_.command.terminal.has_value()},
+                     {"started_ms", started_us_ / 1000}};
+  if (!request_.command.cwd.empty()) about["cwd"] = repair_utf8(request_.command.cwd);
+  if (request_.command.user != "user") about["user"] = repair_utf8(request_.command.user);
+  json::array names;
+  for (const std::string& name : request_.env_names) names.emplace_back(repair_utf8(name));
+  if (!names.empty()) about["env"] = std::move(names);
+  if (!request_.history) about["no_history"] = true;
+  return about;
 }
 
 void SessionCommand::write_to(CommandJournal& journal) const {
@@ -121,9 +135,15 @@ void SessionCommand::write_down() {
   journal_->flush();
 }
 
+void SessionCommand::count_connections(std::function<Effects::Connections()> count) {
+  count_connections_ = std::move(count);
+  connections_ = count_connections_();
+}
+
 asio::awaitable<Result<void>> SessionCommand::start(std::shared_ptr<Sandbox> sandbox,
                                                     std::function<void()> ended) {
-  started_ms_ = now_ms();
+  started_us_ = now_us();
+  began_ = Bell::Clock::now();
   auto starting = sandbox->start(request_.command);
   execution_ = CO_TRY(co_await std::move(starting));
   if (request_.background) {
@@ -132,12 +152,12 @@ asio::awaitable<Result<void>> SessionCommand::start(std::shared_ptr<Sandbox> san
     co_await std::move(keeping);
   } else {
     in_journal_ = false;  // Until it has lasted, or ended.
-    asio::co_spawn(executor_, keep_if_it_lasts(executor_, weak_from_this()), asio::detached);
   }
   asio::co_spawn(executor_, follow(std::move(ended)), asio::detached);
   if (!request_.stdin_data.empty()) {
     // A program that does not read its input, or is gone already, is not our failure.
     std::string data = std::exchange(request_.stdin_data, {});
+    stdin_bytes_ += data.size();
     bool close = !request_.stdin_open;
     auto feed = [](std::shared_ptr<Execution> execution, std::string bytes,
                    bool and_close) -> asio::awaitable<void> {
@@ -149,16 +169,9 @@ asio::awaitable<Result<void>> SessionCommand::start(std::shared_ptr<Sandbox> san
   co_return Result<void>();
 }
 
-asio::awaitable<void> SessionCommand::keep_if_it_lasts(asio::any_io_executor executor,
-                                                       std::weak_ptr<SessionCommand> command) {
-  asio::steady_timer timer(executor, kLasts);
-  boost::system::error_code ignored;
-  co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
-  auto self = command.lock();
-  if (!self || !self->is_running()) co_return;
-  self->write_down();
-  auto keeping = self->keep(self->execution_);
-  co_await std::move(keeping);
+asio::awaitable<void> SessionCommand::keep_because_it_lasts() {
+  write_down();
+  return keep(execution_);
 }
 
 // The command must not fail for it. Where sandboxes end with the server there is nothing to tell.
@@ -207,6 +220,9 @@ asio::awaitable<void> SessionCommand::follow(std::function<void()> ended) {
   lost.exit_code = 137;
   lost.signal = 9;
   status_ = status ? *status : lost;
+  if (count_connections_) {
+    connections_ = difference(connections_, count_connections_());
+  }
   if (in_journal_)
     journal_->ended(number_, *status_);
   else
@@ -251,6 +267,7 @@ Result<void> SessionCommand::check_running() const {
 asio::awaitable<Result<void>> SessionCommand::write_stdin(std::string data) {
   CO_TRY(check_running());
   auto execution = execution_;
+  stdin_bytes_ += data.size();
   co_return co_await execution->write_stdin(std::move(data));
 }
 
@@ -280,13 +297,14 @@ json::object SessionCommand::describe(Detail detail) const {
   out["exit_code"] = status_ ? json::value(status_->exit_code) : json::value(nullptr);
   out["signal"] =
       status_ && status_->signal != 0 ? json::value(status_->signal) : json::value(nullptr);
-  out["started_at"] = iso_time(started_ms_);
+  out["started_at"] = iso_time(started_us_ / 1000);
   out["background"] = request_.background;
   out["pty"] = request_.command.terminal.has_value();
   json::array words;
   for (const std::string& word : request_.command.argv) words.emplace_back(repair_utf8(word));
   out["argv"] = std::move(words);
   out["output_bytes"] = output_.end();
+  if (undoable_) out["undoable"] = *undoable_;
   if (status_) {
     if (auto fault = fault_of(*status_)) out["fault"] = to_string(*fault);
     if (status_->reason == EndReason::cpu_time) out["timeout"] = "cpu_time";
@@ -295,6 +313,11 @@ json::object SessionCommand::describe(Detail detail) const {
       out["start_error"] = errno_error(status_->start_errno, request_.command.argv[0]).what;
     }
     out["usage"] = usage_of(*status_);
+    if (status_->effects) {
+      std::optional<Effects::Connections> counted;
+      if (count_connections_) counted = connections_;
+      out["effects"] = json_of(*status_->effects, counted);
+    }
   } else {
     out["usage"] = nullptr;
   }

@@ -31,12 +31,17 @@ class SessionCommand : public std::enable_shared_from_this<SessionCommand> {
   // It was running, and nobody knows what became of it.
   void lose();
 
+  // Counts connections where they leave the sandbox; for its effects.
+  void count_connections(std::function<Effects::Connections()> count);
+
   const std::string& id() const noexcept { return id_; }
   std::uint64_t number() const noexcept { return number_; }
   const OutputLog& output() const noexcept { return output_; }
   const std::optional<ExitStatus>& status() const noexcept { return status_; }
   bool is_running() const noexcept { return !status_; }
-  std::int64_t started_ms() const noexcept { return started_ms_; }
+  std::int64_t started_us() const noexcept { return started_us_; }
+  const CommandRequest& request() const noexcept { return request_; }
+  std::uint64_t stdin_bytes() const noexcept { return stdin_bytes_; }  // that were given to it
 
   // Returns after something changed: more output, or the end.
   asio::awaitable<void> wait_for_change(Bell::Clock::time_point deadline) {
@@ -63,15 +68,23 @@ class SessionCommand : public std::enable_shared_from_this<SessionCommand> {
     std::shared_ptr<SessionCommand> command_;
   };
 
+  // Whether what was before it was saved; none: nobody asked for that.
+  void set_undoable(std::optional<bool> undoable) noexcept { undoable_ = undoable; }
+
   enum class Detail { summary, with_output };
   json::object describe(Detail detail) const;
   void write_to(CommandJournal& journal) const;  // all that is known of it
 
+  // One that runs longer than this is kept, too: most are over by then, and cost no word with the
+  // keeper. Whoever has started it says so when the time has come.
+  static constexpr auto kLasts = std::chrono::milliseconds(20);
+  bool is_kept() const noexcept { return in_journal_; }
+  Bell::Clock::time_point lasts_from() const noexcept { return began_ + kLasts; }
+  asio::awaitable<void> keep_because_it_lasts();
+
  private:
   asio::awaitable<void> follow(std::function<void()> ended);
   asio::awaitable<void> keep(std::shared_ptr<Execution> execution);
-  static asio::awaitable<void> keep_if_it_lasts(asio::any_io_executor executor,
-                                                std::weak_ptr<SessionCommand> command);
   json::object about() const;
   void write_down();  // what is not in the journal yet
   Result<void> check_running() const;
@@ -88,8 +101,13 @@ class SessionCommand : public std::enable_shared_from_this<SessionCommand> {
   Bell changed_;
   std::shared_ptr<Execution> execution_;
   std::optional<ExitStatus> status_;
+  std::function<Effects::Connections()> count_connections_;
+  Effects::Connections connections_;  // so far; once it has ended: its own
+  std::optional<bool> undoable_;
   bool in_journal_ = true;
-  std::int64_t started_ms_ = 0;
+  std::int64_t started_us_ = 0;
+  std::uint64_t stdin_bytes_ = 0;
+  Bell::Clock::time_point began_;
 };
 
 // exited, signaled, timeout, out_of_memory, output_limit or refused.

@@ -7,6 +7,7 @@
 
 #include "base/clock.hpp"
 #include "base/scope_exit.hpp"
+#include "engine/told_effects.hpp"
 
 namespace asr {
 
@@ -98,15 +99,21 @@ asio::awaitable<Result<void>> Context::start(std::shared_ptr<Sandbox> sandbox) {
   how.cwd = cwd_;
   auto starting = interpreters_->start(std::move(sandbox), std::move(how));
   KernelProcess kernel = CO_TRY(co_await std::move(starting));
+  count_ = 0;
+  auto taking_over = take_over(std::move(kernel));
+  co_await std::move(taking_over);
+  co_return Result<void>();
+}
+
+asio::awaitable<void> Context::take_over(KernelProcess kernel) {
   process_ = std::move(kernel.process);
+  frozen_ = std::move(kernel.frozen);
   events_ = std::move(kernel.events);
   version_ = std::move(kernel.version);
-  count_ = 0;
   // Where sandboxes end with the server there is nothing to be done about it.
   auto keeping = process_->keep("i:" + language_->name + ":" + id_);
   (void)co_await std::move(keeping);
   had_one_ = true;
-  co_return Result<void>();
 }
 
 // An interpreter that has died since the last cell is replaced, once.
@@ -125,6 +132,11 @@ asio::awaitable<Result<void>> Context::send_cell(std::shared_ptr<Sandbox> sandbo
     }
     text += kernel_request("execute", ++last_cell_, turn->cell.code);
     auto process = process_;
+    if (turn->cell.effects) {
+      auto watching = sandbox->watch_effects(process->pid());
+      auto watch = co_await std::move(watching);
+      if (watch) turn->effects = *std::move(watch);
+    }
     auto sending = process->write_stdin(std::move(text));
     auto sent = co_await std::move(sending);
     if (sent) co_return Result<void>();
@@ -156,6 +168,10 @@ asio::awaitable<Result<CellAnswer>> Context::execute(std::shared_ptr<Sandbox> sa
                    asio::detached);
   auto attending = attend(turn);
   co_await std::move(attending);
+  if (turn->cell.effects) {
+    auto telling = tell_effects(turn);
+    co_await std::move(telling);
+  }
   answer.duration = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - began);
   answer.count = count_;
   answer.interrupted = interrupted_;
@@ -170,6 +186,15 @@ asio::awaitable<Result<CellAnswer>> Context::execute(std::shared_ptr<Sandbox> sa
   answer.out = repair_utf8(answer.out);
   answer.err = repair_utf8(answer.err);
   co_return std::move(answer);
+}
+
+asio::awaitable<void> Context::tell_effects(TurnPtr turn) {
+  auto effects = std::make_shared<Effects>(unknown_effects("the sandbox could not be asked"));
+  if (turn->effects) {
+    auto asking = turn->effects->finish();
+    if (auto told = co_await std::move(asking)) *effects = *std::move(told);
+  }
+  turn->answer.effects = std::move(effects);
 }
 
 // Until the cell is done, or its interpreter is.

@@ -13,6 +13,7 @@
 #include "engine/sandbox.hpp"
 #include "interpreter/kernel_process.hpp"
 #include "session/bell.hpp"
+#include "session/saved_context.hpp"
 #include "session/warm_interpreters.hpp"
 
 namespace asr {
@@ -23,6 +24,7 @@ struct Cell {
   std::chrono::milliseconds timeout{0};    // zero: as long as it takes
   std::map<std::string, std::string> env;  // set from now on
   bool somebody_answers = false;           // to input(); otherwise it fails at once
+  bool effects = false;                    // are to be told
 };
 
 struct CellAnswer {
@@ -40,6 +42,7 @@ struct CellAnswer {
   bool timed_out = false;
   bool out_of_memory = false;
   std::vector<std::string> files;  // of the workspace that it made or changed, by its own account
+  std::shared_ptr<const Effects> effects;  // if they were wanted
 
   std::string_view status() const noexcept;
 };
@@ -59,6 +62,8 @@ class Context : public std::enable_shared_from_this<Context> {
 
   Context(Home home, std::string id, LanguagePtr language, std::string cwd,
           std::map<std::string, std::string> env);
+  // One that is to go on from what another had.
+  Context(Home home, LanguagePtr language, const SavedContext& saved);
   // One that lives on from before this server.
   Context(Home home, std::string id, LanguagePtr language, std::shared_ptr<Execution> process);
 
@@ -76,6 +81,15 @@ class Context : public std::enable_shared_from_this<Context> {
   Result<void> interrupt();
   // Answers input() of the cell that runs.
   asio::awaitable<Result<void>> answer(std::string text);
+  // Nobody runs anything in it for as long as what is given lives. Errc::conflict while a cell
+  // runs.
+  Result<std::shared_ptr<void>> hold_still();
+  // As it stands, by whoever holds it still; it goes on. What cannot be saved is told in the value
+  // (context_branch.cpp).
+  asio::awaitable<Result<SavedContext>> save();
+  // Errc::unsupported if the image does not come to life there.
+  asio::awaitable<Result<void>> go_on(std::shared_ptr<Sandbox> sandbox,
+                                      std::shared_ptr<const FrozenProgram> program);
   // Forgets everything; the next cell has a new interpreter.
   asio::awaitable<void> restart();
   // For good.
@@ -90,12 +104,15 @@ class Context : public std::enable_shared_from_this<Context> {
     Cell cell;
     CellAnswer answer;
     Listen listen;
+    std::unique_ptr<EffectsWatch> effects = {};
   };
   using TurnPtr = std::shared_ptr<Turn>;
 
   asio::awaitable<Result<void>> start(std::shared_ptr<Sandbox> sandbox);
+  asio::awaitable<void> take_over(KernelProcess kernel);
   asio::awaitable<Result<void>> send_cell(std::shared_ptr<Sandbox> sandbox, TurnPtr turn);
   asio::awaitable<void> attend(TurnPtr turn);
+  static asio::awaitable<void> tell_effects(TurnPtr turn);
   asio::awaitable<Heard> hear(TurnPtr turn, KernelEvent event);
   asio::awaitable<void> mourn(TurnPtr turn);
   void lose_variables(CellAnswer& answer);
@@ -114,6 +131,7 @@ class Context : public std::enable_shared_from_this<Context> {
   std::map<std::string, std::string> env_;
   std::string version_;
   std::shared_ptr<Execution> process_;
+  std::shared_ptr<const FrozenProgram> frozen_;  // what it was made from, or has become
   KernelEvents events_;
   Bell changed_;
   bool taken_ = false;  // Somebody has the interpreter to himself.

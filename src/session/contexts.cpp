@@ -69,14 +69,49 @@ Result<void> Contexts::remove(std::string_view id) {
   return {};
 }
 
+asio::awaitable<Result<Contexts::Revived>> Contexts::revive(std::shared_ptr<Sandbox> sandbox,
+                                                            std::vector<SavedContext> saved) {
+  Revived revived;
+  home_.interpreters->forget(sandbox);
+  for (const SavedContext& one : saved) {
+    LanguagePtr language = possible_language(one.language);
+    if (!language) continue;
+    auto context = std::make_shared<Context>(home_, std::move(language), one);
+    if (one.program) {
+      auto going_on = context->go_on(sandbox, one.program);
+      auto alive = co_await std::move(going_on);
+      if (!alive && alive.error().code == Errc::unsupported)
+        co_return fail(Errc::conflict,
+                       "the memory of the interpreter " + one.id + " does not come to life",
+                       "files that it had mapped may have changed since; use another checkpoint");
+      CO_TRY(std::move(alive));
+    }
+    revived.push_back(std::move(context));
+  }
+  co_return revived;
+}
+
+void Contexts::replace(Revived contexts) {
+  for (const auto& [id, context] : contexts_) context->close();
+  contexts_.clear();
+  for (auto& context : contexts) {
+    count_in(context->id());
+    contexts_.insert_or_assign(context->id(), std::move(context));
+  }
+}
+
+void Contexts::count_in(const std::string& id) {
+  if (id.starts_with('x'))
+    last_ = std::max<std::uint64_t>(last_, std::strtoull(id.c_str() + 1, nullptr, 10));
+}
+
 void Contexts::take_up(std::shared_ptr<Execution> process, const std::string& label) {
   std::size_t colon = label.find(':', 2);
   if (colon == std::string::npos) return;
   LanguagePtr language = possible_language(label.substr(2, colon - 2));
   std::string id = label.substr(colon + 1);
   if (!language) return;
-  if (id.starts_with('x'))
-    last_ = std::max<std::uint64_t>(last_, std::strtoull(id.c_str() + 1, nullptr, 10));
+  count_in(id);
   contexts_.insert_or_assign(
       id, std::make_shared<Context>(home_, id, std::move(language), std::move(process)));
 }

@@ -32,6 +32,13 @@ class Contexts {
   std::vector<std::shared_ptr<Context>> all() const;
   Result<void> remove(std::string_view id);
 
+  // What others were, brought to life in a sandbox: all of them or none.
+  using Revived = std::vector<std::shared_ptr<Context>>;
+  asio::awaitable<Result<Revived>> revive(std::shared_ptr<Sandbox> sandbox,
+                                          std::vector<SavedContext> saved);
+  // In the place of those that are there, whose sandbox is no longer the session's.
+  void replace(Revived contexts);
+
   // A process that was kept for a context has a label that says so.
   static bool is_label(std::string_view label) { return label.starts_with("i:"); }
   void take_up(std::shared_ptr<Execution> process, const std::string& label);
@@ -40,6 +47,7 @@ class Contexts {
   Result<std::shared_ptr<Context>> add(std::shared_ptr<Context> context);
 
   Context::Home home_;
+  void count_in(const std::string& id);
   std::map<std::string, std::shared_ptr<Context>, std::less<>> contexts_;
   std::uint64_t last_ = 0;
 };

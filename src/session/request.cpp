@@ -124,9 +124,14 @@ Result<SessionRequest> session_request_from(const json::object& body) {
   if (preset == Preset::standard) request.spec.network = Network::loopback;
   if (const json::value* name = body.if_contains("environment"))
     request.environment = text_of(*name);
-  auto environment = parse_environment(request.environment);
-  if (!environment) return at("/environment", environment.error());
-  request.spec.environment = std::move(*environment);
+  constexpr std::string_view kSnapshot = "snapshot:";
+  if (request.environment.starts_with(kSnapshot)) {
+    request.snapshot = request.environment.substr(kSnapshot.size());
+  } else {
+    auto environment = parse_environment(request.environment);
+    if (!environment) return at("/environment", environment.error());
+    request.spec.environment = std::move(*environment);
+  }
   if (const json::value* name = body.if_contains("provider")) request.provider = text_of(*name);
   if (const json::value* tier = body.if_contains("tier"))
     request.spec.tier = TRY(parse_tier(tier->get_string()));
@@ -134,6 +139,12 @@ Result<SessionRequest> session_request_from(const json::object& body) {
     request.persistent = flag->get_bool();
   if (const json::value* flag = body.if_contains("keep_artifacts"))
     request.keep_artifacts = flag->get_bool();
+  if (const json::value* flag = body.if_contains("auto_checkpoint"))
+    request.auto_checkpoint = flag->get_bool();
+  if (request.auto_checkpoint && request.persistent)
+    return fail(Errc::invalid, "/auto_checkpoint: a session with a disk of its own cannot be saved",
+                "leave out one of persistent and auto_checkpoint");
+  if (const json::value* flag = body.if_contains("history")) request.history = flag->get_bool();
   // A disk costs no memory, and no more of the host's than is written.
   if (request.persistent) request.spec.limits.disk_bytes = kPersistentDisk;
   if (const json::value* limits = body.if_contains("limits"))
@@ -180,6 +191,12 @@ json::object json_of(const SessionRequest& request) {
   for (const VolumeMount& mount : request.volumes)
     volumes.push_back({{"name", mount.name}, {"path", mount.path}, {"read_only", mount.read_only}});
   if (!volumes.empty()) out["volumes"] = std::move(volumes);
+  if (!request.history) out["history"] = false;
+  if (request.auto_checkpoint) out["auto_checkpoint"] = true;
+  if (!request.snapshot.empty()) out["base"] = to_string(request.spec.environment);
+  if (request.origin)
+    out["origin"] = {{"session_id", request.origin->session},
+                     {"checkpoint", request.origin->checkpoint}};
   return out;
 }
 
@@ -195,7 +212,14 @@ Result<SessionRequest> stored_request(const std::string& kept, const std::string
   json::value sealed = TRY(parse_json(secrets));
   if (!body.is_object() || !sealed.is_object()) return fail(Errc::internal, "a record is damaged");
   for (auto& [name, value] : sealed.get_object()) body.get_object()[name] = std::move(value);
-  return session_request_from(body.get_object());
+  SessionRequest request = TRY(session_request_from(body.get_object()));
+  // Nobody asks for these in a request: they are what came of one.
+  if (const json::value* base = body.get_object().if_contains("base"))
+    request.spec.environment = TRY(parse_environment(text_of(*base)));
+  if (const json::value* origin = body.get_object().if_contains("origin"))
+    request.origin = Origin{text_of(origin->at("session_id")),
+                            origin->at("checkpoint").to_number<std::uint64_t>()};
+  return request;
 }
 
 Result<CommandRequest> command_request_from(const json::object& body) {
@@ -212,6 +236,9 @@ Result<CommandRequest> command_request_from(const json::object& body) {
     for (const json::value& word : argv->get_array()) command.argv.push_back(text_of(word));
   if (const json::value* cwd = body.if_contains("cwd")) command.cwd = text_of(*cwd);
   if (const json::value* env = body.if_contains("env")) command.env = texts_of(*env);
+  for (const auto& [name, value] : command.env) request.env_names.push_back(name);
+  if (const json::value* flag = body.if_contains("history")) request.history = flag->get_bool();
+  if (const json::value* flag = body.if_contains("effects")) command.effects = flag->get_bool();
   if (const json::value* user = body.if_contains("user")) command.user = text_of(*user);
   if (const json::value* data = body.if_contains("stdin")) request.stdin_data = text_of(*data);
   if (const json::value* data = body.if_contains("stdin_base64"))
@@ -244,6 +271,8 @@ Result<CellRequest> cell_request_from(const json::object& body) {
   if (const json::value* name = body.if_contains("context")) request.context = text_of(*name);
   if (const json::value* time = body.if_contains("timeout_s")) request.timeout = millis_of(*time);
   if (const json::value* env = body.if_contains("env")) request.env = texts_of(*env);
+  if (const json::value* flag = body.if_contains("history")) request.history = flag->get_bool();
+  if (const json::value* flag = body.if_contains("effects")) request.effects = flag->get_bool();
   request.files = TRY(files_of(body));
   return request;
 }

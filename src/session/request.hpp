@@ -29,6 +29,12 @@ struct VolumeMount {
   bool read_only = false;
 };
 
+// Where a session went on from: another one, at a checkpoint of it or at its beginning.
+struct Origin {
+  std::string session;
+  std::uint64_t checkpoint = 0;
+};
+
 struct SessionRequest {
   std::string environment = "host";
   std::string provider = "native";
@@ -36,11 +42,15 @@ struct SessionRequest {
   SandboxSpec spec;  // preset, limits and network, put together; disk and volumes are not
   bool persistent = false;
   bool keep_artifacts = false;  // when it ends
+  bool history = true;          // of what is done in it, if the server keeps any
   std::vector<VolumeMount> volumes;
   NetworkRequest network;
   std::map<std::string, std::string> env;
   std::vector<InitialFile> files;
   std::map<std::string, std::string> labels;
+  bool auto_checkpoint = false;  // before everything that is run
+  std::string snapshot;          // the state it goes on from; its environment is called after it
+  std::optional<Origin> origin;  // It is a branch.
   std::optional<std::chrono::seconds> ttl;   // zero: for ever; none: as the server says
   std::optional<std::chrono::seconds> idle;  // likewise
 };
@@ -59,6 +69,8 @@ struct CommandRequest {
   std::string stdin_data;
   bool stdin_open = false;  // more will come
   bool background = false;
+  std::vector<std::string> env_names;  // of variables that were asked for
+  bool history = true;                 // with what was run and written
 };
 
 // `body` fits the schema CommandStart. A text is run by /bin/sh.
@@ -75,6 +87,8 @@ struct CellRequest {
   std::map<std::string, std::string> env;
   std::vector<InitialFile> files;  // written before it runs
   bool somebody_answers = false;   // to input()
+  bool effects = false;            // are to be told
+  bool history = true;             // with code and output
 };
 
 // `body` fits the schema CellStart.

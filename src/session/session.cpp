@@ -1,10 +1,16 @@
 #include "session/session.hpp"
 
 #include <algorithm>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/json/parse.hpp>
 #include <charconv>
 
 #include "base/clock.hpp"
+#include "session/effects_json.hpp"
+#include "session/history_steps.hpp"
 
 namespace asr {
 
@@ -62,6 +68,7 @@ Session::Session(Context::Home home, SessionRecord record, SessionRequest reques
       journal_(std::move(journal)),
       artifacts_(std::move(artifacts)),
       contexts_(std::move(home)),
+      branching_(executor_, 1),
       last_used_(Clock::now() - std::chrono::milliseconds(
                                     std::max<std::int64_t>(0, now_ms() - record_.active_ms))) {
   set_life(record_.expires_ms, record_.idle_ms);
@@ -110,7 +117,14 @@ std::optional<std::uint64_t> Session::may_tell_attempt() noexcept {
 
 void Session::leave() noexcept {
   journal_->seal();
+  if (history_) history_->seal();
   egress_.reset();
+}
+
+void Session::note(json::object step) {
+  if (!history_) return;
+  asio::post(executor_,
+             [self = shared_from_this(), step = std::move(step)] { self->history_->add(step); });
 }
 
 void Session::touch() noexcept {
@@ -139,11 +153,13 @@ std::function<void()> Session::after(const std::shared_ptr<SessionCommand>& comm
                                      CommandEnd ended) {
   return
       [weak = weak_from_this(), command_weak = std::weak_ptr(command), ended = std::move(ended)] {
+        auto over = command_weak.lock();
         if (auto session = weak.lock()) {
           session->touch();
+          if (over) session->count_end(*over);
           session->forget_old_commands();
         }
-        if (auto over = command_weak.lock()) ended(over);
+        if (over) ended(over);
       };
 }
 
@@ -162,13 +178,52 @@ asio::awaitable<Result<std::shared_ptr<SessionCommand>>> Session::start_command(
     co_return fail(Errc::exhausted, "too many commands in this session",
                    "end some of those that run in the background");
   request.command.env.merge(environment());
+  bool counts = request.command.effects && egress_;
   std::uint64_t number = ++command_count_;
   auto command = std::make_shared<SessionCommand>(executor_, number, std::move(request),
                                                   kMostCommandOutput, journal_);
+  if (counts)
+    command->count_connections([weak = weak_from_this()] {
+      auto session = weak.lock();
+      return session ? connections_of(*session) : Effects::Connections();
+    });
   auto starting = command->start(box, after(command, std::move(ended)));
   CO_TRY(co_await std::move(starting));
   commands_.emplace(number, command);
+  if (command->is_running() && !command->is_kept()) keep_if_it_lasts(command);
   co_return command;
+}
+
+// One that waits for all of them, because commands are many and most are short.
+void Session::keep_if_it_lasts(const std::shared_ptr<SessionCommand>& command) {
+  young_.push_back(command);
+  if (std::exchange(watching_young_, true)) return;
+  asio::co_spawn(executor_, keep_those_that_last(weak_from_this()), asio::detached);
+}
+
+asio::awaitable<void> Session::keep_those_that_last(std::weak_ptr<Session> session) {
+  asio::steady_timer timer(co_await asio::this_coro::executor);
+  for (;;) {
+    std::optional<Clock::time_point> next;
+    if (auto self = session.lock()) next = self->look_at_young();
+    if (!next) co_return;
+    timer.expires_at(*next);
+    boost::system::error_code ignored;
+    co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+  }
+}
+
+// When to look again.
+std::optional<Session::Clock::time_point> Session::look_at_young() {
+  auto now = Clock::now();
+  for (; !young_.empty(); young_.pop_front()) {
+    auto command = young_.front().lock();
+    if (!command || !command->is_running()) continue;
+    if (command->lasts_from() > now) return command->lasts_from();
+    asio::co_spawn(executor_, command->keep_because_it_lasts(), asio::detached);
+  }
+  watching_young_ = false;
+  return std::nullopt;
 }
 
 void Session::take_up(std::vector<JournaledCommand> journaled, const CommandEnd& ended) {
@@ -187,12 +242,18 @@ void Session::take_up(std::vector<JournaledCommand> journaled, const CommandEnd&
         std::make_shared<SessionCommand>(executor_, std::move(known), kMostCommandOutput, journal_);
     command_count_ = std::max(command_count_, command->number());
     commands_.emplace(command->number(), command);
-    if (!command->is_running()) continue;
+    if (!command->is_running()) {
+      count_end(*command);
+      continue;
+    }
     auto found = executions.find(command->id());
-    if (found == executions.end())
-      command->lose();
-    else
+    if (found != executions.end()) {
       command->go_on(std::move(found->second), after(command, ended));
+      continue;
+    }
+    command->lose();
+    count_end(*command);
+    note(command_step(*command, command->describe(SessionCommand::Detail::summary)));
   }
   forget_old_commands();
 }
@@ -210,25 +271,20 @@ void Session::rest() {
   bool running = std::any_of(commands_.begin(), commands_.end(),
                              [](const auto& entry) { return entry.second->is_running(); });
   if (!running) journal_->close();
+  if (history_) history_->close();
+}
+
+void Session::count_end(const SessionCommand& command) {
+  ended_.push_back(command.number());
+  ended_bytes_ += command.output().kept();
 }
 
 void Session::forget_old_commands() {
-  std::size_t count = 0;
-  std::size_t bytes = 0;
-  for (const auto& [number, command] : commands_) {
-    if (command->is_running()) continue;
-    ++count;
-    bytes += command->output().kept();
-  }
-  for (auto it = commands_.begin();
-       it != commands_.end() && (count > kMostCommands || bytes > kMostSessionOutput);) {
-    if (it->second->is_running()) {
-      ++it;
-      continue;
-    }
-    --count;
-    bytes -= it->second->output().kept();
-    it = commands_.erase(it);
+  while (ended_.size() > kMostCommands || ended_bytes_ > kMostSessionOutput) {
+    auto oldest = commands_.find(ended_.front());
+    ended_.pop_front();
+    ended_bytes_ -= oldest->second->output().kept();
+    commands_.erase(oldest);
   }
 }
 

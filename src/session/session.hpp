@@ -1,16 +1,20 @@
 // One session: its record, its computer, its commands.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
 
 #include "engine/sandbox.hpp"
 #include "session/artifacts.hpp"
+#include "session/checkpoints.hpp"
 #include "session/command.hpp"
 #include "session/contexts.hpp"
 #include "session/egress.hpp"
+#include "session/history.hpp"
 #include "session/request.hpp"
+#include "session/slots.hpp"
 #include "store/session_records.hpp"
 
 namespace asr {
@@ -76,6 +80,19 @@ class Session : public std::enable_shared_from_this<Session> {
   Contexts& contexts() noexcept { return contexts_; }
   Contexts::Place place_of_contexts() const { return {sandbox(), environment()}; }
   Artifacts& artifacts() noexcept { return artifacts_; }
+  // What it began with, if it is a branch and that is still known.
+  const std::shared_ptr<const SavedState>& origin() const noexcept { return origin_; }
+  void set_origin(std::shared_ptr<const SavedState> state) { origin_ = std::move(state); }
+  Checkpoints& checkpoints() noexcept { return checkpoints_; }
+  // For what must not happen at the same time: saving, going back, merging, pausing.
+  Slots& branching() noexcept { return branching_; }
+  const Checkpoints& checkpoints() const noexcept { return checkpoints_; }
+
+  // What was done in it; none: nobody wants to know.
+  History* history() noexcept { return history_.get(); }
+  void set_history(std::unique_ptr<History> history) { history_ = std::move(history); }
+  // Adds a step to it, as soon as those have been answered who wait.
+  void note(json::object step);
 
   // Gets the command when it is over.
   using CommandEnd = std::function<void(std::shared_ptr<SessionCommand>)>;
@@ -92,7 +109,11 @@ class Session : public std::enable_shared_from_this<Session> {
 
  private:
   std::function<void()> after(const std::shared_ptr<SessionCommand>& command, CommandEnd ended);
+  void count_end(const SessionCommand& command);
   void forget_old_commands();
+  void keep_if_it_lasts(const std::shared_ptr<SessionCommand>& command);
+  static asio::awaitable<void> keep_those_that_last(std::weak_ptr<Session> session);
+  std::optional<Clock::time_point> look_at_young();
   void tidy_journal();
 
   asio::any_io_executor executor_;
@@ -101,7 +122,11 @@ class Session : public std::enable_shared_from_this<Session> {
   std::shared_ptr<Sandbox> sandbox_;
   std::shared_ptr<CommandJournal> journal_;
   Artifacts artifacts_;
+  std::unique_ptr<History> history_;
   Contexts contexts_;
+  Checkpoints checkpoints_;
+  Slots branching_;
+  std::shared_ptr<const SavedState> origin_;
   SessionState state_ = SessionState::ready;
   Clock::time_point last_used_;
   int holds_ = 0;
@@ -113,6 +138,10 @@ class Session : public std::enable_shared_from_this<Session> {
   std::uint64_t unsaid_attempts_ = 0;
   std::uint64_t command_count_ = 0;
   std::map<std::uint64_t, std::shared_ptr<SessionCommand>> commands_;
+  std::deque<std::uint64_t> ended_;  // of them, in the order of their ends
+  std::size_t ended_bytes_ = 0;      // what these have written, as far as it is kept
+  std::deque<std::weak_ptr<SessionCommand>> young_;  // The oldest first.
+  bool watching_young_ = false;
 };
 
 // A record as the API shows it, with or without a live session behind it.

@@ -3,6 +3,8 @@
 #include <boost/asio/detached.hpp>
 #include <filesystem>
 
+#include "session/effects_json.hpp"
+#include "session/history_steps.hpp"
 #include "session/initial_files.hpp"
 #include "session/sessions.hpp"
 #include "session/trail.hpp"
@@ -44,6 +46,15 @@ json::object json_of(const Context& context, CellAnswer answer, json::array arti
   else if (answer.error)
     out["fault"] = "program";
   return out;
+}
+
+// Hears, too, how often the program asked for something.
+Context::Listen counting(Context::Listen listen, std::shared_ptr<std::size_t> questions) {
+  return [listen = std::move(listen), questions = std::move(questions)](std::string_view kind,
+                                                                        const json::object& what) {
+    if (kind == "input") ++*questions;
+    if (listen) listen(kind, what);
+  };
 }
 
 }  // namespace
@@ -96,6 +107,9 @@ asio::awaitable<Result<json::object>> Sessions::execute(Caller caller,
                                                         Context::Listen listen) {
   auto sandbox = CO_TRY(session->sandbox());
   Hold hold(this, session);
+  std::optional<CellFacts> facts;
+  if (session->history()) facts = facts_of(request);
+  if (facts && facts->questions) listen = counting(std::move(listen), facts->questions);
   if (!request.files.empty()) {
     auto furnishing = put_files(sandbox, std::move(request.files));
     CO_TRY(co_await std::move(furnishing));
@@ -111,10 +125,18 @@ asio::awaitable<Result<json::object>> Sessions::execute(Caller caller,
     (void)co_await store_.write_soon(std::move(work));
   };
   asio::co_spawn(executor_, record(std::move(entry)), asio::detached);
+  bool undoable = false;
+  if (session->request().auto_checkpoint) {
+    auto saving = save_before(session, request.history ? request.code : "");
+    undoable = co_await std::move(saving);
+  }
   Cell cell{std::move(request.code), request.timeout.value_or(sandbox->spec().limits.wall_time),
-            std::move(request.env), request.somebody_answers};
+            std::move(request.env), request.somebody_answers, request.effects};
+  std::optional<Effects::Connections> sent_before;
+  if (request.effects && session->egress()) sent_before = connections_of(*session);
   auto executing = context->execute(sandbox, std::move(cell), std::move(listen));
   auto answer = std::make_shared<CellAnswer>(CO_TRY(co_await std::move(executing)));
+  if (facts) facts->ended_us = now_us();
   auto keeping = keep_artifacts(session, sandbox, answer);
   json::array artifacts = co_await std::move(keeping);
   ++totals_.cells[std::string(answer->status())];
@@ -126,7 +148,13 @@ asio::awaitable<Result<json::object>> Sessions::execute(Caller caller,
     EventRecord event = event_of(*session, "cell.ended", std::move(summary));
     asio::co_spawn(executor_, tell(std::move(event)), asio::detached);
   }
-  co_return json_of(*context, std::move(*answer), std::move(artifacts));
+  std::optional<json::object> effects;
+  if (answer->effects) effects = asr::json_of(*answer->effects, sent_since(sent_before, *session));
+  json::object told = json_of(*context, std::move(*answer), std::move(artifacts));
+  if (effects) told["effects"] = *std::move(effects);
+  if (session->request().auto_checkpoint) told["undoable"] = undoable;
+  if (facts) session->note(cell_step(std::move(*facts), told));
+  co_return told;
 }
 
 }  // namespace asr

@@ -40,6 +40,7 @@ asio::awaitable<Result<void>> Sessions::change_state(std::shared_ptr<Session> se
 }
 
 asio::awaitable<Result<void>> Sessions::pause(Caller caller, std::shared_ptr<Session> session) {
+  auto turn = co_await session->branching().take();  // Or it would be another's that stands still.
   auto sandbox = CO_TRY(session->sandbox());
   auto pausing = sandbox->pause();
   CO_TRY(co_await std::move(pausing));
@@ -125,7 +126,9 @@ asio::awaitable<Result<void>> Sessions::end(std::shared_ptr<Session> session, st
   session->set_state(SessionState::gone);
   EventRecord event = event_of(*session, "session.gone", {{"reason", reason}});
   bool keeps = keep_artifacts.value_or(session->record().keep_artifacts);
-  auto bytes = static_cast<std::int64_t>(keeps ? session->artifacts().bytes() : 0);
+  std::int64_t bytes = 0;
+  if (keeps)
+    bytes = static_cast<std::int64_t>(session->artifacts().bytes()) + keep_history(*session);
   auto others = std::make_shared<std::int64_t>(0);  // that keep theirs no longer
   auto change = [id = session->id(), owner = session->owner(), reason, at = event.at_ms, keeps,
                  kept = session->record().keep_artifacts, bytes,
@@ -211,6 +214,7 @@ void Sessions::watch_sandbox(const std::shared_ptr<Session>& session,
 // What is left of it on the disk. A disk is given free only when its sandbox is gone.
 asio::awaitable<void> Sessions::remove_files(std::string id, bool persistent) {
   Result<void> removed;
+  saved_->remove_all(folder_of(id) / kCheckpointFolders);
   if (persistent) {
     auto removing = storage_->remove_storage(disk_of(id));
     removed = co_await std::move(removing);

@@ -3,6 +3,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 
+#include "session/session_files.hpp"
 #include "session/sessions.hpp"
 #include "session/trail.hpp"
 
@@ -20,11 +21,10 @@ bool has_credentials(const EgressPolicy& policy) {
 asio::awaitable<Result<std::string>> write_bundle(std::shared_ptr<Sandbox> sandbox,
                                                   std::string bundle) {
   bool writable = sandbox->spec().root == RootMode::writable;
-  std::string folder = writable ? "/etc/agent-sandbox" : "/tmp";
-  std::string path = folder + (writable ? "/ca.pem" : "/agent-sandbox-ca.pem");
+  std::string path = writable ? kTrustFile : kTrustFileOfReadOnly;
   std::string user = writable ? "root" : "user";
   if (writable) {
-    auto making = sandbox->make_directory(folder, 0755, user);
+    auto making = sandbox->make_directory(kTrustFolder, 0755, user);
     auto made = co_await std::move(making);
     if (!made && made.error().code != Errc::conflict) co_return fail(std::move(made).error());
   }

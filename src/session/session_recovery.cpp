@@ -24,6 +24,15 @@ Result<std::vector<SessionRecord>> alive_records(Database& database) {
   return all;
 }
 
+// While a session goes back it has two sandboxes of its name: what was written down decides.
+template <class Inherited>
+std::shared_ptr<Sandbox> heir_of(const SessionRecord& record, const Inherited& inherited) {
+  auto [begin, end] = inherited.equal_range(record.id);
+  for (auto it = begin; it != end; ++it)
+    if (it->second->id().text == record.sandbox) return it->second;
+  return begin == end ? nullptr : begin->second;
+}
+
 }  // namespace
 
 asio::awaitable<Result<void>> Sessions::recover() {
@@ -31,12 +40,13 @@ asio::awaitable<Result<void>> Sessions::recover() {
   events_.set_newest(CO_TRY(co_await store_.read(std::move(look))));
   auto living = [](Database& database) { return alive_records(database); };
   std::vector<SessionRecord> records = CO_TRY(co_await store_.read(std::move(living)));
+  snapshots_->take_up();
+  saved_->sweep();
   Inherited inherited = inherit();
   std::vector<SessionRecord> lost;
   std::size_t adopted = 0;
   for (SessionRecord& record : records) {
-    auto found = inherited.find(record.id);
-    std::shared_ptr<Sandbox> sandbox = found == inherited.end() ? nullptr : found->second;
+    std::shared_ptr<Sandbox> sandbox = heir_of(record, inherited);
     if (!sandbox && !record.persistent) {
       lost.push_back(std::move(record));
       continue;
@@ -97,11 +107,13 @@ Result<std::shared_ptr<Session>> Sessions::revive(SessionRecord record,
   auto session =
       std::make_shared<Session>(Context::Home{executor_, interpreters_}, record, std::move(request),
                                 sandbox, journal_of(record.id), artifacts_of(record.id));
+  begin_history(session, {});
   bool paused = sandbox && sandbox->state() == SandboxState::paused;
   session->set_state(!sandbox ? SessionState::stopped
                      : paused ? SessionState::paused
                               : SessionState::ready);
   session->take_up(std::move(commands), command_end(session));
+  take_up_checkpoints(*session);
   ++alive_of_[session->owner()];
   take_in(session);
   if (sandbox) watch_sandbox(session, sandbox);
@@ -114,7 +126,8 @@ asio::awaitable<Result<void>> Sessions::settle_lost(std::vector<SessionRecord> l
   std::map<std::string, std::int64_t> keeping;  // bytes of artifacts, by session
   for (const SessionRecord& record : lost) {
     if (record.keep_artifacts)
-      keeping[record.id] = static_cast<std::int64_t>(artifacts_of(record.id).bytes());
+      keeping[record.id] =
+          static_cast<std::int64_t>(artifacts_of(record.id).bytes()) + keep_history(record.id);
     std::string why = record.expires_ms != 0 && record.expires_ms <= now_ms()
                           ? "expired while the server was down"
                           : "lost when the server ended";

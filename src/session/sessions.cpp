@@ -4,6 +4,7 @@
 #include <boost/asio/detached.hpp>
 
 #include "base/clock.hpp"
+#include "session/history_steps.hpp"
 #include "session/initial_files.hpp"
 #include "session/session_files.hpp"
 #include "session/trail.hpp"
@@ -12,6 +13,8 @@
 namespace asr {
 
 namespace {
+
+constexpr unsigned kLooksAtOnce = 4;  // into saved states; each takes a sandbox
 
 Error unknown_session() {
   return Error(Errc::not_found, "there is no such session",
@@ -27,6 +30,8 @@ Sessions::Sessions(asio::any_io_executor executor, Store& store, const Log& log,
       log_(log),
       node_(std::move(node)),
       settings_(std::move(settings)),
+      saved_budget_(settings_.most_saved_per_key, settings_.most_saved),
+      looking_(executor_, kLooksAtOnce),
       events_(executor_, store),
       life_changed_(executor_) {}
 
@@ -36,6 +41,9 @@ void Sessions::add_provider(std::unique_ptr<Provider> provider) {
   if (!storage_) {
     storage_ = provider.get();
     volumes_ = std::make_unique<Volumes>(store_, *storage_, settings_.volumes);
+    saved_ = std::make_unique<SavedStore>(settings_.storage / kLayerFolder, store_.secrets());
+    snapshots_ =
+        std::make_unique<Snapshots>(settings_.storage / kSnapshotFolders, *saved_, saved_budget_);
     interpreters_ =
         std::make_shared<WarmInterpreters>(executor_, *storage_, log_, settings_.interpreters);
   }
@@ -66,13 +74,20 @@ Result<void> Sessions::admit(const Caller& caller, const SessionRequest& request
   return {};
 }
 
-asio::awaitable<Result<std::shared_ptr<Session>>> Sessions::create(Caller caller,
-                                                                   SessionRequest request) {
+asio::awaitable<Result<std::shared_ptr<Session>>> Sessions::create(
+    Caller caller, SessionRequest request, std::shared_ptr<const SavedState> from) {
   CO_TRY(admit(caller, request));
+  if (!request.snapshot.empty() && !from) {
+    auto finding = snapshots_->find(caller.id, request.snapshot);
+    auto found = CO_TRY(co_await std::move(finding));
+    request.spec.environment = std::move(found.environment);
+    from = std::move(found.state);
+    CO_TRY(admit(caller, request));  // What may be named may have changed since.
+  }
   std::string owner = caller.id;
   ++alive_of_[owner];
   ++creating_;
-  auto making = make(std::move(caller), std::move(request));
+  auto making = make(std::move(caller), std::move(request), std::move(from));
   auto session = co_await std::move(making);
   --creating_;
   if (!session) {
@@ -164,13 +179,14 @@ std::shared_ptr<CommandJournal> Sessions::journal_of(const std::string& id) {
   return std::make_shared<CommandJournal>(folder_of(id) / kJournalFile, std::move(complain));
 }
 
-asio::awaitable<Result<std::shared_ptr<Session>>> Sessions::make(Caller caller,
-                                                                 SessionRequest request) {
+asio::awaitable<Result<std::shared_ptr<Session>>> Sessions::make(
+    Caller caller, SessionRequest request, std::shared_ptr<const SavedState> from) {
   std::string id = make_session_id(node_);
   auto placing = volumes_->place(caller.id, request.volumes);
   Volumes::Placed placed = CO_TRY(co_await std::move(placing));
   bool persistent = request.persistent;
-  auto making = make_with(std::move(caller), std::move(request), id, std::move(placed));
+  auto making =
+      make_with(std::move(caller), std::move(request), id, std::move(placed), std::move(from));
   auto session = co_await std::move(making);
   if (!session && persistent) {
     auto removing = remove_files(std::move(id), true);
@@ -179,22 +195,32 @@ asio::awaitable<Result<std::shared_ptr<Session>>> Sessions::make(Caller caller,
   co_return session;
 }
 
-asio::awaitable<Result<std::shared_ptr<Session>>> Sessions::make_with(Caller caller,
-                                                                      SessionRequest request,
-                                                                      std::string id,
-                                                                      Volumes::Placed volumes) {
+asio::awaitable<Result<std::shared_ptr<Session>>> Sessions::make_with(
+    Caller caller, SessionRequest request, std::string id, Volumes::Placed volumes,
+    std::shared_ptr<const SavedState> from) {
   auto bringing = bring_up(id, request, std::move(volumes.mounts));
   std::shared_ptr<Sandbox> sandbox = CO_TRY(co_await std::move(bringing));
   auto keeping = begin_keeping(request.provider, sandbox, id);
+  json::array files = keeps_history(request) ? about_files(request.files) : json::array();
   auto furnishing = put_files(sandbox, std::move(request.files));
   CO_TRY(co_await std::move(furnishing));
+  if (from) {
+    auto restoring = restore_files(sandbox, from->files);
+    CO_TRY(co_await std::move(restoring));
+  }
 
   SessionRecord record = record_of(caller, request, std::move(id), *sandbox);
   auto session =
       std::make_shared<Session>(Context::Home{executor_, interpreters_}, record, std::move(request),
                                 sandbox, journal_of(record.id), artifacts_of(record.id));
+  begin_history(session, std::move(files));
   auto opening = open_network(session, sandbox);
   CO_TRY(co_await std::move(opening));
+  if (from) {
+    auto reviving = session->contexts().revive(sandbox, from->contexts);
+    session->contexts().replace(CO_TRY(co_await std::move(reviving)));
+    session->set_origin(from);
+  }
   EventRecord event =
       event_of(*session, "session.ready",
                {{"environment", record.environment}, {"provider", record.provider}});
@@ -343,8 +369,14 @@ Session::CommandEnd Sessions::command_end(const std::shared_ptr<Session>& sessio
 
 asio::awaitable<Result<std::shared_ptr<SessionCommand>>> Sessions::start_command(
     Caller caller, std::shared_ptr<Session> session, CommandRequest request) {
+  std::optional<bool> undoable;
+  if (session->request().auto_checkpoint) {
+    auto saving = save_before(session, request.history ? request.command.argv.back() : "");
+    undoable = co_await std::move(saving);
+  }
   auto starting = session->start_command(std::move(request), command_end(session));
   auto command = CO_TRY(co_await std::move(starting));
+  command->set_undoable(undoable);
   ++totals_.commands;
   // Told, not waited for: the command runs already.
   auto entry = audit_of(caller, "command.start", session->id(), {{"command_id", command->id()}});
@@ -375,8 +407,9 @@ void Sessions::command_ended(const std::weak_ptr<Session>& session,
   ++totals_.command_ends[std::string(status_word(command->status()->reason))];
   auto of = session.lock();
   if (!of || of->state() == SessionState::gone) return;
-  // What was run may hold secrets, and events are kept.
   json::object summary = command->describe(SessionCommand::Detail::summary);
+  if (History* history = of->history()) history->add(command_step(*command, summary));
+  // What was run may hold secrets, and events are kept.
   summary.erase("argv");
   EventRecord event = event_of(*of, "command.ended", std::move(summary));
   asio::co_spawn(executor_, tell(std::move(event)), asio::detached);

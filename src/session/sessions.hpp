@@ -12,8 +12,11 @@
 #include "provider/provider.hpp"
 #include "session/caller.hpp"
 #include "session/event_bus.hpp"
+#include "session/saved_store.hpp"
 #include "session/session.hpp"
 #include "session/session_id.hpp"
+#include "session/slots.hpp"
+#include "session/snapshots.hpp"
 #include "session/volumes.hpp"
 #include "store/store.hpp"
 #include "store/usage_records.hpp"
@@ -26,10 +29,13 @@ struct SessionSettings {
   std::chrono::seconds most_ttl{0};  // zero: none
   std::uint32_t most_sessions_per_key = 1000;
   std::uint32_t most_sessions = 10000;
-  std::chrono::hours keep_ended{24};     // records of sessions that are gone
-  std::string url_base;                  // what a session's url begins with
-  std::filesystem::path storage;         // sessions/<id> below it: what a session leaves on disk
-  std::chrono::seconds usage_every{60};  // written down so often; zero: never
+  std::chrono::hours keep_ended{24};       // records of sessions that are gone
+  std::string url_base;                    // what a session's url begins with
+  std::filesystem::path storage;           // sessions/<id> below it: what a session leaves on disk
+  std::chrono::seconds usage_every{60};    // written down so often; zero: never
+  std::uint64_t history_bytes = 16 << 20;  // of what is done in one; zero: nothing is kept
+  std::uint64_t most_saved_per_key = 8ULL << 30;
+  std::uint64_t most_saved = 32ULL << 30;
   VolumeSettings volumes;
   WarmSettings interpreters;
   EgressDialer* dialer = nullptr;  // none: sessions have no way out; outlives them all
@@ -63,7 +69,9 @@ class Sessions {
   // stopped, others are gone, and said so. Once, before anything else.
   asio::awaitable<Result<void>> recover();
 
-  asio::awaitable<Result<std::shared_ptr<Session>>> create(Caller caller, SessionRequest request);
+  // `from`: it goes on from what another session had.
+  asio::awaitable<Result<std::shared_ptr<Session>>> create(
+      Caller caller, SessionRequest request, std::shared_ptr<const SavedState> from = nullptr);
 
   // A live one that the caller may use so. Foreign, unknown and malformed ids are alike.
   asio::awaitable<Result<std::shared_ptr<Session>>> find(Caller caller, std::string id,
@@ -111,6 +119,51 @@ class Sessions {
   asio::awaitable<Result<std::shared_ptr<Artifacts>>> find_artifacts(Caller caller, std::string id,
                                                                      Access access);
 
+  // What was done in it; of a session that is gone, too, if its artifacts were kept
+  // (session_history.cpp).
+  struct FoundHistory {
+    std::filesystem::path folder;
+    std::shared_ptr<Session> session;  // none: it is gone
+  };
+  asio::awaitable<Result<FoundHistory>> find_history(Caller caller, std::string id);
+
+  // Saves (session_saving.cpp), goes back and branches (session_branch.cpp), one at a time in a
+  // session. What does not come along is told in the state.
+  asio::awaitable<Result<CheckpointPtr>> checkpoint(Caller caller, std::shared_ptr<Session> session,
+                                                    std::string name);
+  asio::awaitable<Result<CheckpointPtr>> rollback(Caller caller, std::shared_ptr<Session> session,
+                                                  std::string name);
+  // To before what was run last, in a session that saves itself.
+  asio::awaitable<Result<CheckpointPtr>> undo(Caller caller, std::shared_ptr<Session> session);
+  asio::awaitable<Result<void>> remove_checkpoint(Caller caller, std::shared_ptr<Session> session,
+                                                  std::string name);
+  struct ForkRequest {
+    std::uint32_t count = 1;
+    std::string checkpoint;  // empty: from where the session is
+    std::optional<std::map<std::string, std::string>> labels;
+    std::optional<std::chrono::seconds> ttl;
+  };
+  struct Branches {
+    std::vector<std::shared_ptr<Session>> sessions;
+    std::shared_ptr<const SavedState> state;
+  };
+  asio::awaitable<Result<Branches>> fork(Caller caller, std::shared_ptr<Session> session,
+                                         ForkRequest wanted);
+  // Changes of the branch's files since it began, in this session, too. What both have changed is a
+  // conflict: then nothing is done (session_merge.cpp).
+  asio::awaitable<Result<json::object>> merge(Caller caller, std::shared_ptr<Session> session,
+                                              std::shared_ptr<Session> branch);
+  asio::awaitable<Result<json::object>> tree(Caller caller, std::shared_ptr<Session> session);
+  asio::awaitable<Result<json::object>> snapshot(Caller caller, std::shared_ptr<Session> session,
+                                                 std::string name);
+  asio::awaitable<Result<void>> remove_snapshot(Caller caller, std::string name);
+  const Snapshots& snapshots() const noexcept { return *snapshots_; }
+  // The files of a state in a sandbox of their own, for somebody who wants to compare.
+  asio::awaitable<Result<std::shared_ptr<Sandbox>>> look_into(
+      std::shared_ptr<Session> session, std::shared_ptr<const SavedState> state);
+  // Before something is run in a session that wants it so; whether that can be undone.
+  asio::awaitable<bool> save_before(std::shared_ptr<Session> session, std::string what);
+
   // Ends every session; persistent ones are stopped.
   asio::awaitable<void> end_all(std::string reason);
   // Lets go of those that outlive this server, before the engine does; ends the others.
@@ -140,10 +193,46 @@ class Sessions {
  private:
   struct Change;  // a state to store, an event to announce
 
-  asio::awaitable<Result<std::shared_ptr<Session>>> make(Caller caller, SessionRequest request);
-  asio::awaitable<Result<std::shared_ptr<Session>>> make_with(Caller caller, SessionRequest request,
-                                                              std::string id,
-                                                              Volumes::Placed volumes);
+  asio::awaitable<Result<std::shared_ptr<Session>>> make(Caller caller, SessionRequest request,
+                                                         std::shared_ptr<const SavedState> from);
+  asio::awaitable<Result<std::shared_ptr<Session>>> make_with(
+      Caller caller, SessionRequest request, std::string id, Volumes::Placed volumes,
+      std::shared_ptr<const SavedState> from);
+  // Several at once, with one state to go on from.
+  struct Forking {
+    explicit Forking(asio::any_io_executor executor) : done(std::move(executor)) {}
+    std::shared_ptr<const SavedState> from;
+    std::uint32_t left = 0;
+    std::uint32_t working = 0;
+    std::vector<std::shared_ptr<Session>> made;
+    std::optional<Error> error;
+    Bell done;
+  };
+  asio::awaitable<void> make_branches(Caller caller, SessionRequest request,
+                                      std::shared_ptr<Forking> job);
+  asio::awaitable<Result<std::shared_ptr<const SavedState>>> save_state(
+      std::shared_ptr<Session> session);
+  asio::awaitable<Result<void>> go_back(Caller caller, std::shared_ptr<Session> session,
+                                        CheckpointPtr checkpoint);
+  asio::awaitable<Result<std::shared_ptr<Sandbox>>> bring_back(
+      std::string id, std::string owner, SessionRequest request,
+      std::shared_ptr<const SavedState> state);
+  void tell_branch(const Caller& caller, const std::shared_ptr<Session>& session,
+                   const std::string& type, const json::object& detail);
+  static Result<void> check_branchable(const Session& session);
+  static Result<void> check_may_copy(const Caller& caller, const Session& session);
+  asio::awaitable<Result<CheckpointPtr>> awake(std::shared_ptr<Session> session,
+                                               CheckpointPtr checkpoint);
+  void keep_place(const Session& session);
+  // What of a branch's files is brought over, and what both sides had when that was decided.
+  struct Taking {
+    std::shared_ptr<Sandbox> here, there;
+    std::shared_ptr<const Changes> ours, theirs;
+    std::vector<std::string> wanted, removed;
+  };
+  asio::awaitable<Result<void>> take_files(std::shared_ptr<Session> session, Taking taking);
+  std::filesystem::path checkpoint_folder(const std::string& id, std::uint64_t number) const;
+  void take_up_checkpoints(Session& session);
   asio::awaitable<Result<std::shared_ptr<Sandbox>>> bring_up(std::string id, SessionRequest request,
                                                              std::vector<Volume> volumes);
   // Its sandbox is given to the keeper while something else goes on.
@@ -182,10 +271,16 @@ class Sessions {
   asio::awaitable<Result<void>> start_again(Caller caller, std::shared_ptr<Session> session);
   asio::awaitable<void> remove_files(std::string id, bool persistent);
   void remove_artifacts(const std::string& id);
+  // `files`: that it came with.
+  void begin_history(const std::shared_ptr<Session>& session, json::array files);
+  bool keeps_history(const SessionRequest& request) const noexcept;
+  // Lays it to the artifacts, and tells how many bytes it has.
+  std::int64_t keep_history(Session& session);
+  std::int64_t keep_history(const std::string& id);
   asio::awaitable<void> sweep_artifacts();
 
   // Taking up what an earlier life left (session_recovery.cpp).
-  using Inherited = std::map<std::string, std::shared_ptr<Sandbox>>;  // by session
+  using Inherited = std::multimap<std::string, std::shared_ptr<Sandbox>>;  // by session
   Inherited inherit();
   Result<std::shared_ptr<Session>> revive(SessionRecord record, std::shared_ptr<Sandbox> sandbox);
   asio::awaitable<Result<void>> settle_lost(std::vector<SessionRecord> lost);
@@ -214,6 +309,10 @@ class Sessions {
   std::map<std::string, std::unique_ptr<Provider>> providers_;
   Provider* storage_ = nullptr;  // whose disks and volumes lie in this server's storage: the first
   std::unique_ptr<Volumes> volumes_;
+  SavedBudget saved_budget_;
+  std::unique_ptr<SavedStore> saved_;
+  std::unique_ptr<Snapshots> snapshots_;
+  Slots looking_;  // into states
   std::shared_ptr<WarmInterpreters> interpreters_;
   std::unordered_map<std::string, std::shared_ptr<Session>> live_;
   std::unordered_map<std::string, std::uint32_t>

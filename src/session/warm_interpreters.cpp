@@ -1,5 +1,7 @@
 #include "session/warm_interpreters.hpp"
 
+#include <signal.h>
+
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 
@@ -100,11 +102,22 @@ asio::awaitable<Result<KernelProcess>> WarmInterpreters::start(std::shared_ptr<S
   auto starting = start_kernel(std::move(sandbox), std::move(how));
   auto kernel = co_await std::move(starting);
   if (!kernel) co_return kernel;
-  ++(kernel->thawed ? counts_.thawed : counts_.started);
-  if (wanted && !kernel->thawed)
+  ++(kernel->frozen ? counts_.thawed : counts_.started);
+  if (wanted && !kernel->frozen)
     log_.warning("an interpreter could not be made from its image and was started",
                  {{"environment", to_string(environment)}});
   co_return kernel;
+}
+
+void WarmInterpreters::forget(const std::shared_ptr<Sandbox>& sandbox) {
+  auto waiting = take(sandbox, {});
+  if (!waiting) return;
+  earn();  // Sessions are made from it all the same.
+  auto end = [](std::shared_ptr<Execution> process) -> asio::awaitable<void> {
+    auto killing = process->signal(SIGKILL);
+    (void)co_await std::move(killing);
+  };
+  asio::co_spawn(executor_, end(waiting->process), asio::detached);
 }
 
 void WarmInterpreters::earn() { credit_ = std::min(credit_ + 2, 2 * settings_.most_ready); }

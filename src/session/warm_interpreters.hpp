@@ -47,6 +47,9 @@ class WarmInterpreters : public std::enable_shared_from_this<WarmInterpreters> {
   // Starts an interpreter in a sandbox that waits for its session, if it is likely to be wanted.
   asio::awaitable<void> make_ready(std::shared_ptr<Sandbox> sandbox);
 
+  // The one that waits in it will not be wanted.
+  void forget(const std::shared_ptr<Sandbox>& sandbox);
+
   WarmCounts counts() const;
 
  private:

@@ -14,8 +14,8 @@ constexpr std::size_t kMostAtOnce = 256;  // So that a read never waits behind t
 constexpr std::size_t kMostHere = 16;     // A caller has its own work to do.
 constexpr int kLongLog = 1000;            // Pages; with journal_size_limit this bounds the log.
 constexpr auto kIdle = 1s;
-constexpr auto kRested = 1ms;     // Busier than this, sharing commits beats not waking a thread.
-constexpr auto kGathering = 5ms;  // What nobody waits for.
+constexpr auto kRested = 1ms;      // Busier than this, sharing commits beats not waking a thread.
+constexpr auto kGathering = 20ms;  // What nobody waits for.
 
 Error ended_transaction() {
   return Error(Errc::internal, "a piece of work ended the transaction it was part of");
@@ -52,6 +52,7 @@ void CommitQueue::submit(std::unique_ptr<Job> job, Urgency urgency) {
   std::unique_lock lock(mutex_);
   bool here = urgency == Urgency::now && !busy_ && is_quick(*job);
   waiting_.push_back(std::move(job));
+  if (urgency == Urgency::now) awaited_ = true;
   if (busy_) return;
   if (urgency == Urgency::soon) {
     if (!std::exchange(gathering_, true)) asio::post(thread_, [this] { gather(); });
@@ -60,6 +61,7 @@ void CommitQueue::submit(std::unique_ptr<Job> job, Urgency urgency) {
   busy_ = true;
   if (!here) return asio::post(thread_, [this] { drain(); });
   lent_ = true;
+  awaited_ = false;
   Jobs jobs = std::exchange(waiting_, {});
   lock.unlock();
   work_here(std::move(jobs));
@@ -74,17 +76,28 @@ void CommitQueue::work_here(Jobs jobs) {
   given_back_.notify_all();
   last_work_ = std::chrono::steady_clock::now();
   int pages = database_.wal_pages();
-  if (!waiting_.empty() || pages >= kLongLog) return asio::post(thread_, [this] { drain(); });
+  if (is_pressing() || pages >= kLongLog) return asio::post(thread_, [this] { drain(); });
   busy_ = false;
-  if (pages > 0 && !watching_) {
-    watching_ = true;
-    asio::post(thread_, [this] { watch_idleness(); });
-  }
+  bool gather_rest = !waiting_.empty() && !std::exchange(gathering_, true);
+  bool watch = pages > 0 && !std::exchange(watching_, true);
+  if (gather_rest || watch)
+    asio::post(thread_, [this, gather_rest, watch] {
+      if (gather_rest) gather();
+      if (watch) watch_idleness();
+    });
+}
+
+// What nobody waits for gathers again, however much work is going on.
+bool CommitQueue::is_pressing() const {
+  return awaited_ || waiting_.size() >= kMostAtOnce || (stopping_ && !waiting_.empty());
 }
 
 CommitQueue::Jobs CommitQueue::take() {
   std::lock_guard lock(mutex_);
-  if (waiting_.size() <= kMostAtOnce) return std::exchange(waiting_, {});
+  if (waiting_.size() <= kMostAtOnce) {
+    awaited_ = false;
+    return std::exchange(waiting_, {});
+  }
   auto end = waiting_.begin() + kMostAtOnce;
   Jobs jobs(std::make_move_iterator(waiting_.begin()), std::make_move_iterator(end));
   waiting_.erase(waiting_.begin(), end);
@@ -99,9 +112,10 @@ void CommitQueue::drain() {
     if (database_.wal_pages() >= kLongLog) (void)database_.checkpoint();
     int pages = database_.wal_pages();
     std::lock_guard lock(mutex_);
-    if (!waiting_.empty()) continue;
+    if (is_pressing()) continue;
     last_work_ = std::chrono::steady_clock::now();
     busy_ = stopping_;
+    if (!waiting_.empty() && !std::exchange(gathering_, true)) gather();
     if (pages == 0 || watching_ || stopping_) return;
     watching_ = true;
     break;

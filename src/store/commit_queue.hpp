@@ -39,6 +39,7 @@ class CommitQueue {
   using Jobs = std::vector<std::unique_ptr<Job>>;
 
   bool is_quick(const Job& job) const;
+  bool is_pressing() const;
   Jobs take();
   void drain();
   void work_off(Jobs jobs);
@@ -61,6 +62,7 @@ class CommitQueue {
   std::mutex mutex_;
   Jobs waiting_;
   bool busy_ = false;       // Somebody works, and will look at what waits.
+  bool awaited_ = false;    // Somebody waits for one of those that wait.
   bool gathering_ = false;  // The thread will look at what waits.
   bool watching_ = false;   // The thread will look whether the database is at rest.
   bool stopping_ = false;
