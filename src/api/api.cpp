@@ -73,6 +73,9 @@ Api::Api(const ApiParts& parts, ApiOptions options)
   router_.add(command_routes(parts_));
   router_.add(interpreter_routes(parts_));
   router_.add(file_routes(parts_));
+  router_.add(branch_routes(parts_));
+  router_.add(history_routes(parts_));
+  router_.add(change_routes(parts_, options_.apply));
   router_.add(stream_routes(parts_));
   router_.add(event_routes(parts_));
   router_.add(webhook_routes(parts_.webhooks));

@@ -18,6 +18,12 @@
 
 namespace asr {
 
+// Folders of this machine that changes of sessions may be taken into.
+struct ApplyOptions {
+  std::vector<std::string> folders;  // absolute
+  bool users = false;                // Not only operators may.
+};
+
 struct ApiOptions {
   bool no_auth = false;  // Everybody is admin; only for a server that listens on loopback.
   Rate per_key{2000, 4000};
@@ -31,6 +37,7 @@ struct ApiOptions {
   std::string preview_domain = "localhost";  // previews are at <port>-<session>.<this>
   bool only_loopback = true;  // refuse other names: a page elsewhere could have rebound its own
   std::vector<std::string> origins;  // web pages that may call from a browser
+  ApplyOptions apply;
 };
 
 // What handlers work with. All of it outlives the API.
@@ -104,6 +111,9 @@ std::vector<Route> session_routes(const ApiParts& parts);
 std::vector<Route> command_routes(const ApiParts& parts);
 std::vector<Route> interpreter_routes(const ApiParts& parts);
 std::vector<Route> file_routes(const ApiParts& parts);
+std::vector<Route> branch_routes(const ApiParts& parts);
+std::vector<Route> history_routes(const ApiParts& parts);
+std::vector<Route> change_routes(const ApiParts& parts, const ApplyOptions& options);
 std::vector<Route> stream_routes(const ApiParts& parts);
 std::vector<Route> event_routes(const ApiParts& parts);
 std::vector<Route> key_routes(const ApiParts& parts);

@@ -3,6 +3,7 @@
 
 #include "api/api.hpp"
 #include "api/sse.hpp"
+#include "session/history_steps.hpp"
 
 namespace asr {
 
@@ -153,11 +154,13 @@ asio::awaitable<Result<Reply>> feed(ApiParts parts, CallPtr call) {
 }
 
 asio::awaitable<Result<Reply>> send_signal(ApiParts parts, CallPtr call) {
-  auto finding = find(parts, call, Access::use);
-  auto command = CO_TRY(co_await std::move(finding));
+  auto finding = parts.sessions.find(call->caller, call->parts[0], Access::use);
+  auto session = CO_TRY(co_await std::move(finding));
+  auto command = CO_TRY(session->command(call->parts[1]));
   int number = CO_TRY(signal_from(call->body.at("signal")));
   auto signalling = command->signal(number);
   CO_TRY(co_await std::move(signalling));
+  if (session->history()) session->note(signal_step(command->id(), number));
   co_return Reply::none();
 }
 

@@ -1,5 +1,6 @@
 // Routes that clients of other systems call, translated onto sessions and nothing more.
 #include "api/api.hpp"
+#include "session/history_steps.hpp"
 #include "session/initial_files.hpp"
 
 namespace asr {
@@ -84,8 +85,14 @@ asio::awaitable<Result<Reply>> write_file(ApiParts parts, CallPtr call) {
   auto sandbox = CO_TRY(session->sandbox());
   std::string path = request.files[0].path;
   std::size_t size = request.files[0].content.size();
+  json::array about = session->history() ? about_files(request.files) : json::array();
   auto furnishing = put_files(sandbox, std::move(request.files));
   CO_TRY(co_await std::move(furnishing));
+  for (json::value& each : about) {
+    json::object step = small_step("file", "write");
+    for (auto& [name, value] : each.get_object()) step[name] = std::move(value);
+    session->note(std::move(step));
+  }
   co_return Reply{200, json::object{{"path", path}, {"size", size}}, false, {}};
 }
 

@@ -13,6 +13,7 @@
 #include "api/file_transfer.hpp"
 #include "api/sse.hpp"
 #include "base/clock.hpp"
+#include "session/history_steps.hpp"
 
 namespace asr {
 
@@ -65,6 +66,28 @@ std::string parent_of(const std::string& path) {
   return slash == std::string::npos ? "" : path.substr(0, slash == 0 ? 1 : slash);
 }
 
+// What the history tells of a change; none is told where there is no history.
+void note(const Place& place, std::string_view operation, const std::string& path,
+          json::object more = {}) {
+  if (!place.session->history()) return;
+  json::object step = small_step("file", operation);
+  put_bytes(step, "path", path);
+  if (place.user != "user") step["user"] = repair_utf8(place.user);
+  for (auto& [name, value] : more) step[name] = std::move(value);
+  place.session->note(std::move(step));
+}
+
+std::shared_ptr<ContentHash> hash_for(const Place& place) {
+  return place.session->history() ? std::make_shared<ContentHash>() : nullptr;
+}
+
+void note_content(const Place& place, std::string_view operation,
+                  const std::shared_ptr<ContentHash>& hash, json::object more = {}) {
+  if (!hash) return;
+  hash->describe(more);
+  note(place, operation, place.path, std::move(more));
+}
+
 asio::awaitable<Result<Reply>> read(ApiParts parts, CallPtr call) {
   auto placing = place_of(parts, call, Access::look);
   Place place = CO_TRY(co_await std::move(placing));
@@ -91,13 +114,15 @@ asio::awaitable<Result<Reply>> write(ApiParts parts, CallPtr call) {
       co_return Reply{412, json_of(changed, call->caller.trace_id), false, {}};
     }
   }
+  auto hash = hash_for(place);
   auto receiving = receive_upload(call, parts.executor, place.sandbox, place.path, place.user,
-                                  static_cast<std::uint32_t>(mode));
+                                  static_cast<std::uint32_t>(mode), hash);
   if (auto received = co_await std::move(receiving); !received) {
     if (received.error().code != Errc::exhausted) co_return fail(received.error());
     co_return Reply{507, json_of(received.error(), call->caller.trace_id), false, {}};
   }
   place.session->touch();
+  note_content(place, "write", hash, {{"mode", mode}});
   auto asking = place.sandbox->stat(place.path, place.user);
   FileInfo info = CO_TRY(co_await std::move(asking));
   co_return Reply{200, json_of(info, parent_of(place.path)), false, {}};
@@ -109,6 +134,7 @@ asio::awaitable<Result<Reply>> remove(ApiParts parts, CallPtr call) {
   CO_TRY(need_path(place));
   auto removing = place.sandbox->remove(place.path, place.user);
   CO_TRY(co_await std::move(removing));
+  note(place, "remove", place.path);
   co_return Reply::none();
 }
 
@@ -147,6 +173,7 @@ asio::awaitable<Result<Reply>> make_directory(ApiParts parts, CallPtr call) {
   Place place = CO_TRY(co_await std::move(placing));
   auto making = place.sandbox->make_directory(text_in(*call, "path"), 0755, place.user);
   CO_TRY(co_await std::move(making));
+  note(place, "make_directory", text_in(*call, "path"));
   co_return Reply::none();
 }
 
@@ -155,6 +182,7 @@ asio::awaitable<Result<Reply>> move(ApiParts parts, CallPtr call) {
   Place place = CO_TRY(co_await std::move(placing));
   auto moving = place.sandbox->move(text_in(*call, "from"), text_in(*call, "to"), place.user);
   CO_TRY(co_await std::move(moving));
+  note(place, "move", text_in(*call, "from"), {{"to", text_in(*call, "to")}});
   co_return Reply::none();
 }
 
@@ -163,6 +191,7 @@ asio::awaitable<Result<Reply>> copy(ApiParts parts, CallPtr call) {
   Place place = CO_TRY(co_await std::move(placing));
   auto copying = place.sandbox->copy(text_in(*call, "from"), text_in(*call, "to"), place.user);
   CO_TRY(co_await std::move(copying));
+  note(place, "copy", text_in(*call, "from"), {{"to", text_in(*call, "to")}});
   co_return Reply::none();
 }
 
@@ -180,11 +209,14 @@ asio::awaitable<Result<Reply>> archive_in(ApiParts parts, CallPtr call) {
   auto placing = place_of(parts, call, Access::use);
   Place place = CO_TRY(co_await std::move(placing));
   if (place.path.empty()) place.path = "/workspace";
-  auto unpacking = receive_archive(call, parts.executor, place.sandbox, place.path, place.user);
+  auto hash = hash_for(place);
+  auto unpacking =
+      receive_archive(call, parts.executor, place.sandbox, place.path, place.user, hash);
   auto unpacked = co_await std::move(unpacking);
   if (!unpacked && unpacked.error().code == Errc::exhausted)
     co_return Reply{507, json_of(unpacked.error(), call->caller.trace_id), false, {}};
   Sandbox::ArchiveReport report = CO_TRY(std::move(unpacked));
+  note_content(place, "unpack", hash);
   json::array reasons;
   for (const std::string& reason : report.reasons) reasons.emplace_back(repair_utf8(reason));
   json::object body{

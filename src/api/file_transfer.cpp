@@ -37,13 +37,14 @@ void add_file_headers(Headers& headers, const std::string& path, const struct st
   headers.add("Accept-Ranges", "bytes");
 }
 
-asio::awaitable<Result<void>> copy_body_to_pipe(CallPtr call,
-                                                asio::posix::stream_descriptor* pipe) {
+asio::awaitable<Result<void>> copy_body_to_pipe(CallPtr call, asio::posix::stream_descriptor* pipe,
+                                                std::shared_ptr<ContentHash> hash) {
   std::string block(kBlock, '\0');
   for (;;) {
     auto reading = call->exchange->read_some(block);
     std::size_t n = CO_TRY(co_await std::move(reading));
     if (n == 0) co_return Result<void>();
+    if (hash) hash->feed({block.data(), n});
     boost::system::error_code ec;
     co_await asio::async_write(*pipe, asio::buffer(block.data(), n),
                                asio::redirect_error(asio::use_awaitable, ec));
@@ -129,7 +130,8 @@ Result<bool> write_is_wanted(const RequestHead& head, const UniqueFd& present) {
 
 asio::awaitable<Result<void>> receive_upload(CallPtr call, asio::any_io_executor executor,
                                              std::shared_ptr<Sandbox> sandbox, std::string path,
-                                             std::string user, std::uint32_t mode) {
+                                             std::string user, std::uint32_t mode,
+                                             std::shared_ptr<ContentHash> hash) {
   // Known beforehand not to fit: say so before it is sent.
   std::uint64_t disk = sandbox->spec().limits.disk_bytes;
   bool elsewhere = !sandbox->spec().volumes.empty();  // it may be
@@ -152,7 +154,7 @@ asio::awaitable<Result<void>> receive_upload(CallPtr call, asio::any_io_executor
   Result<void> received;
   if (file) {
     asio::posix::stream_descriptor pipe(executor, (*file)->take_pipe().release());
-    auto copying = copy_body_to_pipe(call, &pipe);
+    auto copying = copy_body_to_pipe(call, &pipe, std::move(hash));
     received = co_await std::move(copying);
     pipe.close();
     auto finishing = (*file)->finish();
@@ -203,8 +205,8 @@ asio::awaitable<Result<Reply>> send_pipe(CallPtr call, asio::any_io_executor exe
 asio::awaitable<Result<Sandbox::ArchiveReport>> receive_archive(CallPtr call,
                                                                 asio::any_io_executor executor,
                                                                 std::shared_ptr<Sandbox> sandbox,
-                                                                std::string path,
-                                                                std::string user) {
+                                                                std::string path, std::string user,
+                                                                std::shared_ptr<ContentHash> hash) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) co_return fail_errno("pipe");
   UniqueFd reading(ends[0]);
@@ -220,7 +222,7 @@ asio::awaitable<Result<Sandbox::ArchiveReport>> receive_archive(CallPtr call,
                    report->emplace(std::move(result));
                    done->cancel();
                  });
-  auto copying = copy_body_to_pipe(call, &pipe);
+  auto copying = copy_body_to_pipe(call, &pipe, std::move(hash));
   auto copied = co_await std::move(copying);
   pipe.close();
   while (!*report) {

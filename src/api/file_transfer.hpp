@@ -8,6 +8,7 @@
 #include "api/route.hpp"
 #include "base/unique_fd.hpp"
 #include "engine/sandbox.hpp"
+#include "session/content_hash.hpp"
 
 namespace asr {
 
@@ -17,10 +18,12 @@ asio::awaitable<Result<Reply>> send_download(CallPtr call, UniqueFd file, std::s
 // Whether If-Match and If-None-Match let a write happen. `present`: the file as it is, or nothing.
 Result<bool> write_is_wanted(const RequestHead& head, const UniqueFd& present);
 
-// Takes the body into a file. It appears under its name when it is complete, not before.
+// Takes the body into a file. It appears under its name when it is complete, not before. `hash`
+// sees what comes; it may be none.
 asio::awaitable<Result<void>> receive_upload(CallPtr call, asio::any_io_executor executor,
                                              std::shared_ptr<Sandbox> sandbox, std::string path,
-                                             std::string user, std::uint32_t mode);
+                                             std::string user, std::uint32_t mode,
+                                             std::shared_ptr<ContentHash> hash);
 
 // Answers with what comes out of a pipe, until its end.
 asio::awaitable<Result<Reply>> send_pipe(CallPtr call, asio::any_io_executor executor,
@@ -29,6 +32,7 @@ asio::awaitable<Result<Reply>> send_pipe(CallPtr call, asio::any_io_executor exe
 asio::awaitable<Result<Sandbox::ArchiveReport>> receive_archive(CallPtr call,
                                                                 asio::any_io_executor executor,
                                                                 std::shared_ptr<Sandbox> sandbox,
-                                                                std::string path, std::string user);
+                                                                std::string path, std::string user,
+                                                                std::shared_ptr<ContentHash> hash);
 
 }  // namespace asr

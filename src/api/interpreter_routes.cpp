@@ -7,6 +7,7 @@
 #include "api/errors.hpp"
 #include "api/file_transfer.hpp"
 #include "api/sse.hpp"
+#include "session/history_steps.hpp"
 
 namespace asr {
 
@@ -109,6 +110,12 @@ asio::awaitable<Result<Reply>> make_context(ApiParts parts, CallPtr call) {
   auto making = session->contexts().make(session->place_of_contexts(), text("language", "python"),
                                          text("cwd", ""));
   auto context = CO_TRY(co_await std::move(making));
+  if (session->history()) {
+    json::object step = context_step("create", context->id());
+    step["language"] = context->language().name;
+    if (std::string cwd = text("cwd", ""); !cwd.empty()) step["cwd"] = std::move(cwd);
+    session->note(std::move(step));
+  }
   co_return Reply{201, context->describe(), false, {}};
 }
 
@@ -122,14 +129,17 @@ asio::awaitable<Result<Reply>> remove_context(ApiParts parts, CallPtr call) {
   auto finding = find(parts, call, Access::use);
   auto session = CO_TRY(co_await std::move(finding));
   CO_TRY(session->contexts().remove(call->parts[1]));
+  if (session->history()) session->note(context_step("remove", call->parts[1]));
   co_return Reply::none();
 }
 
 asio::awaitable<Result<Reply>> restart_context(ApiParts parts, CallPtr call) {
-  auto finding = find_context(parts, call, Access::use);
-  auto context = CO_TRY(co_await std::move(finding));
+  auto finding = find(parts, call, Access::use);
+  auto session = CO_TRY(co_await std::move(finding));
+  auto context = CO_TRY(session->contexts().find(call->parts[1]));
   auto restarting = context->restart();
   co_await std::move(restarting);
+  if (session->history()) session->note(context_step("restart", context->id()));
   co_return Reply{200, context->describe(), false, {}};
 }
 

@@ -74,10 +74,11 @@ Setting list(std::string_view name, std::string_view help,
           [member](const Settings& settings) { return join(settings.*member); }};
 }
 
-Setting flag(std::string_view name, std::string_view help, bool Settings::*member) {
+Setting flag(std::string_view name, std::string_view help, bool Settings::*member,
+             std::string_view standard = "false") {
   return {name,
           help,
-          "false",
+          standard,
           false,
           [member](Settings& settings, const std::string& value) -> Result<void> {
             if (value != "true" && value != "false" && value != "1" && value != "0")
@@ -289,6 +290,16 @@ const std::vector<Setting>& all_settings() {
                &Settings::keep_for),
       duration("usage.every", "How often the use of sessions is written down; 0: never", "60s",
                &Settings::usage_every),
+      flag("history.enabled", "What is done in sessions is kept: code, commands, outputs",
+           &Settings::history, "true"),
+      bytes("history.max_bytes", "Of one session; the oldest steps make room", "16M",
+            &Settings::history_bytes),
+      bytes("saved.max_per_key", "Checkpoints, snapshots and what branches began with, of one key",
+            "8G", &Settings::most_saved_per_key),
+      bytes("saved.max_bytes", "The same of all keys together", "32G", &Settings::most_saved_bytes),
+      list("apply.folders", "Folders that changes of sessions may be written to, absolute",
+           &Settings::apply_folders),
+      flag("apply.users", "Not only operators may write to them", &Settings::apply_users),
       bytes("volumes.max_size", "The largest volume somebody may make", "64G",
             &Settings::most_volume_bytes),
       number("volumes.max_per_key", "Volumes of one key", "100", &Settings::most_volumes_per_key),

@@ -44,6 +44,12 @@ struct Settings {
   bool keep_on_stop = false;
   std::chrono::seconds keep_for{600};
   std::chrono::seconds usage_every{60};
+  bool history = true;
+  std::uint64_t history_bytes = 16ULL << 20;
+  std::uint64_t most_saved_per_key = 8ULL << 30;
+  std::uint64_t most_saved_bytes = 32ULL << 30;
+  std::vector<std::string> apply_folders;
+  bool apply_users = false;
   std::uint64_t most_volume_bytes = 64ULL << 30;
   std::uint32_t most_volumes_per_key = 100;
   bool full_network = false;

@@ -8,6 +8,7 @@
 #include "api/errors.hpp"
 #include "api/openapi.hpp"
 #include "api/sse.hpp"
+#include "session/history_steps.hpp"
 
 namespace asr {
 
@@ -274,7 +275,9 @@ class StreamSocket : public std::enable_shared_from_this<StreamSocket> {
       if (!name) co_return fail(Errc::invalid, "signal is missing");
       int number = CO_TRY(signal_from(*name));
       auto signalling = command->signal(number);
-      co_return co_await std::move(signalling);
+      CO_TRY(co_await std::move(signalling));
+      if (session_->history()) session_->note(signal_step(command->id(), number));
+      co_return Result<void>();
     }
     if (type == "resize") {
       const json::value* rows = message.if_contains("rows");
