@@ -10,10 +10,13 @@
 
 #include "cli/attend.hpp"
 #include "cli/commands.hpp"
+#include "cli/effects_text.hpp"
+#include "cli/folder_view.hpp"
 #include "cli/report.hpp"
 #include "cli/run.hpp"
 #include "cli/terminal.hpp"
 #include "engine/engine.hpp"
+#include "session/effects_json.hpp"
 
 namespace asr {
 
@@ -27,18 +30,30 @@ asio::awaitable<Result<ExitStatus>> run_program(std::shared_ptr<Run> run,
   co_return co_await std::move(attending);
 }
 
-asio::awaitable<Result<ExitStatus>> use_sandbox(std::shared_ptr<Run> run, Engine* engine,
-                                                SandboxSpec spec, Command command) {
+using Raw = std::shared_ptr<std::optional<RawTerminal>>;
+
+// `view`: of the folder it works on, if there is one.
+asio::awaitable<Result<ExitStatus>> use_sandbox(std::shared_ptr<Run> run, Raw raw, Engine* engine,
+                                                SandboxSpec spec, Command command,
+                                                std::shared_ptr<FolderView> view) {
   auto creating = engine->create(std::move(spec));
   auto sandbox = CO_TRY(co_await std::move(creating));
   auto running = run_program(run, sandbox, std::move(command));
   auto status = co_await std::move(running);
+  raw->reset();  // From here on the keys are for us.
+  json::object more;
+  if (status && view) {
+    auto settling = view->settle(run, sandbox);
+    CO_TRY(co_await std::move(settling));
+    more["changes"] = view->told();
+  }
+  if (status && status->effects) more["effects"] = json_of(*status->effects, std::nullopt);
   if (status && run->streams.output == Streams::Output::collected) {
     run->collected.status = *status;
     Usage usage;
     auto measuring = sandbox->usage();
     if (auto measured = co_await std::move(measuring)) usage = *measured;
-    std::printf("%s\n", json_result(run->collected, *sandbox, usage).c_str());
+    std::printf("%s\n", json_result(run->collected, *sandbox, usage, more).c_str());
   }
   auto ending = sandbox->destroy();
   (void)co_await std::move(ending);
@@ -50,6 +65,7 @@ Result<Command> command_for(const ExecOptions& options, const std::vector<std::s
     return fail(Errc::invalid, "no command to run", "give one: agent-sandbox exec ls -l /");
   Command command;
   command.argv = argv;
+  command.effects = options.effects;
   command.stdin_mode = options.no_stdin ? StdinMode::closed : StdinMode::pipe;
   TRY(options.sandbox.fill(command));
   if (!options.tty) return command;
@@ -59,8 +75,21 @@ Result<Command> command_for(const ExecOptions& options, const std::vector<std::s
   return command;
 }
 
+Result<std::shared_ptr<FolderView>> view_for(const ExecOptions& options) {
+  if (options.folder.folder.empty()) {
+    if (options.folder.keep.empty()) return nullptr;
+    return fail(Errc::invalid, "--keep is for changes to a folder", "name it with --on");
+  }
+  auto words = options.json    ? FolderView::Words::json
+               : options.quiet ? FolderView::Words::none
+                               : FolderView::Words::spoken;
+  return FolderView::open(options.folder, words);
+}
+
 Result<int> exec_in_sandbox(const ExecOptions& options, Command command) {
   SandboxSpec spec = TRY(options.sandbox.spec());
+  std::shared_ptr<FolderView> view = TRY(view_for(options));
+  if (view) view->put_into(spec);
   std::string program = command.argv[0];
   asio::io_context context;
   Streams streams{options.json ? Streams::Output::collected : Streams::Output::passed, options.tty,
@@ -77,11 +106,11 @@ Result<int> exec_in_sandbox(const ExecOptions& options, Command command) {
     };
   auto engine = TRY(Engine::start(context.get_executor(), engine_options));
 
-  std::optional<RawTerminal> raw;
-  if (options.tty && ::isatty(STDIN_FILENO) != 0) raw.emplace();
-  auto using_it = use_sandbox(run, engine.get(), std::move(spec), std::move(command));
+  auto raw = std::make_shared<std::optional<RawTerminal>>();
+  if (options.tty && ::isatty(STDIN_FILENO) != 0) raw->emplace();
+  auto using_it = use_sandbox(run, raw, engine.get(), std::move(spec), std::move(command), view);
   auto status = run_to_end(context, with_aside(std::move(using_it), pass_signals(run)));
-  raw.reset();
+  raw->reset();
   if (auto stopped = run_to_end(context, engine->stop()); !stopped && !options.quiet)
     complain(stopped.error());
   if (!status && run->interrupted_by != 0) return 128 + run->interrupted_by;
@@ -89,6 +118,8 @@ Result<int> exec_in_sandbox(const ExecOptions& options, Command command) {
   std::string reason = why(*status);
   if (!reason.empty() && !options.quiet)
     std::fprintf(stderr, "agent-sandbox: %s: %s\n", program.c_str(), reason.c_str());
+  if (status->effects && !options.json)
+    std::fputs(effects_text(json_of(*status->effects, std::nullopt)).c_str(), stderr);
   return status->reason == EndReason::sandbox_gone ? kPlatformError : status->exit_code;
 }
 
@@ -130,9 +161,14 @@ void add_exec_command(CLI::App& app, Invocation& call) {
   CLI::App* command =
       app.add_subcommand("exec", "Run a command in a new sandbox, or in a session of a server");
   add_session_option(*command, *options);
+  options->folder.declare(*command);
   options->sandbox.declare(*command);
   const char* group = "Streams";
   command->add_flag("--json", options->json, "print the whole result as JSON when it has ended")
+      ->group(group);
+  command
+      ->add_flag("--effects", options->effects,
+                 "tell at its end what it did: files, processes, connections, refused calls")
       ->group(group);
   command->add_flag("-T,--tty", options->tty, "give it a terminal")->group(group);
   command->add_flag("-n,--no-stdin", options->no_stdin, "leave the caller's stdin alone")
@@ -154,8 +190,10 @@ void add_exec_command(CLI::App& app, Invocation& call) {
       "not be run; 125 for wrong options; 124 if the sandbox itself failed.\n\n"
       "  agent-sandbox exec python3 -c 'print(6 * 7)'\n"
       "  agent-sandbox exec -p strict --timeout 2s --json -- sh -c 'cat; ls -l' < input\n"
+      "  agent-sandbox exec --effects -- ./unknown-program\n"
       "  agent-sandbox exec -T -m 1G -e EDITOR -- bash\n"
-      "  agent-sandbox exec --session \"$id\" -- make test");
+      "  agent-sandbox exec --session \"$id\" -- make test\n"
+      "  agent-sandbox exec --on ./project -- make format");
   command->callback(
       [options, command, &call] { call.status = exec(*options, *command, call.command); });
 }
@@ -165,6 +203,7 @@ void add_shell_command(CLI::App& app, Invocation& call) {
   CLI::App* command =
       app.add_subcommand("shell", "Open a shell in a new sandbox, or in a session of a server");
   add_session_option(*command, *options);
+  options->folder.declare(*command);
   options->sandbox.declare(*command);
   command->add_flag("-q,--quiet", options->quiet, "say nothing beside the shell's own output")
       ->group("Streams");

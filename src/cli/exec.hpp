@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/result.hpp"
+#include "cli/folder_view.hpp"
 #include "cli/sandbox_options.hpp"
 #include "engine/command.hpp"
 
@@ -11,11 +12,13 @@ namespace asr {
 
 struct ExecOptions {
   SandboxOptions sandbox;
+  FolderOptions folder;
   std::string session;  // Empty: a new sandbox.
   bool json = false;
   bool tty = false;
   bool no_stdin = false;
   bool quiet = false;
+  bool effects = false;  // are to be told
 };
 
 // The exit code.

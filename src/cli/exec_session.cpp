@@ -5,6 +5,7 @@
 
 #include "cli/attend.hpp"
 #include "cli/commands.hpp"
+#include "cli/effects_text.hpp"
 #include "cli/exec.hpp"
 #include "cli/remote_execution.hpp"
 #include "cli/report.hpp"
@@ -24,13 +25,14 @@ struct Told {
 asio::awaitable<Result<ExitStatus>> use_session(std::shared_ptr<Run> run,
                                                 std::shared_ptr<Told> told, std::string session,
                                                 Command command) {
+  bool wants_effects = command.effects;
   auto starting = RemoteExecution::start(std::move(session), std::move(command));
   auto execution = CO_TRY(co_await std::move(starting));
   told->id = execution->label();
   auto attending = attend(run, execution);
   ExitStatus status = CO_TRY(co_await std::move(attending));
-  bool is_enough =
-      run->streams.output == Streams::Output::passed && status.reason != EndReason::not_started;
+  bool is_enough = run->streams.output == Streams::Output::passed &&
+                   status.reason != EndReason::not_started && !wants_effects;
   if (is_enough) co_return status;
   auto describing = execution->describe();
   told->details = CO_TRY(co_await std::move(describing));
@@ -42,6 +44,13 @@ void say_that_it_goes_on(const Error& why_not, const std::string& session, const
   if (why_not.code != Errc::timeout) return;  // It has ended by itself.
   complain(Error(why_not.code, why_not.what,
                  "the command may go on; its output: agent-sandbox logs -f " + session + " " + id));
+}
+
+void print_effects(const json::value& details) {
+  const json::value* effects = details.as_object().if_contains("effects");
+  std::fputs(effects ? effects_text(*effects).c_str()
+                     : "agent-sandbox: what it did is not known: the server was started anew\n",
+             stderr);
 }
 
 }  // namespace
@@ -72,6 +81,7 @@ Result<int> exec_in_session(const ExecOptions& options, Command command) {
                          : program + ": " + reason;
   if (!reason.empty() && !options.quiet && !options.json)
     std::fprintf(stderr, "agent-sandbox: %s\n", printable(text).c_str());
+  if (options.effects && !options.json) print_effects(told->details);
   return status->reason == EndReason::sandbox_gone ? kPlatformError : status->exit_code;
 }
 

@@ -54,9 +54,11 @@ int run(std::vector<std::string> words) {
   add_config_command(app, call);
   add_session_commands(app, call);
   add_volume_commands(app, call);
+  add_snapshot_commands(app, call);
   add_run_command(app, call);
   add_prompt_commands(app, call);
   add_judge_command(app, call);
+  add_replay_command(app, call);
   add_copy_command(app, call);
   add_logs_command(app, call);
   add_preview_command(app, call);

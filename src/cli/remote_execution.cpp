@@ -42,6 +42,7 @@ Result<json::object> request_for(const Command& command) {
   if (command.wall_time) request["timeout_s"] = seconds(*command.wall_time);
   if (command.cpu_time) request["cpu_time_s"] = seconds(*command.cpu_time);
   if (command.output_bytes) request["output_bytes"] = *command.output_bytes;
+  if (command.effects) request["effects"] = true;
   return request;
 }
 
@@ -149,6 +150,10 @@ asio::awaitable<Result<void>> RemoteExecution::write_stdin(std::string data) {
   if (!input_) co_return fail(Errc::conflict, "stdin is closed");
   auto writing = input_->write(std::move(data));
   co_return co_await std::move(writing);
+}
+
+asio::awaitable<Result<void>> RemoteExecution::send_descriptor(UniqueFd) {
+  co_return fail(Errc::unsupported, "descriptors do not travel");
 }
 
 asio::awaitable<Result<void>> RemoteExecution::close_stdin() {

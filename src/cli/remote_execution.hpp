@@ -27,6 +27,7 @@ class RemoteExecution final : public Execution {
   std::string label() const override { return id_; }        // its name in the session
   asio::awaitable<Result<std::optional<OutputChunk>>> read() override;
   asio::awaitable<Result<void>> write_stdin(std::string data) override;
+  asio::awaitable<Result<void>> send_descriptor(UniqueFd descriptor) override;
   asio::awaitable<Result<void>> close_stdin() override;
   asio::awaitable<Result<void>> close_output(OutputChunk::Stream stream) override;
   asio::awaitable<Result<void>> signal(int number) override;

@@ -40,7 +40,8 @@ int print_json_error(const Error& error) {
   return exit_code_for(error);
 }
 
-std::string json_result(const RunResult& result, const Sandbox& sandbox, const Usage& usage) {
+std::string json_result(const RunResult& result, const Sandbox& sandbox, const Usage& usage,
+                        const json::object& more) {
   const ExitStatus& status = result.status;
   json::object object;
   object["sandbox"] = sandbox.id().text;
@@ -69,6 +70,7 @@ std::string json_result(const RunResult& result, const Sandbox& sandbox, const U
   for (std::size_t i = 0; i < micros.size(); ++i)
     steps[to_string(static_cast<LaunchStep>(i))] = micros[i];
   object["launch_us"] = std::move(steps);
+  for (const auto& [name, value] : more) object[name] = value;
   return json::serialize(object);
 }
 

@@ -19,7 +19,9 @@ int print_json_error(const Error& error);
 
 // What the output looks like in JSON: text where it is UTF-8. Other bytes become U+FFFD, and
 // *_base64 has all of it.
-std::string json_result(const RunResult& result, const Sandbox& sandbox, const Usage& usage);
+// `more` comes last.
+std::string json_result(const RunResult& result, const Sandbox& sandbox, const Usage& usage,
+                        const boost::json::object& more = {});
 
 boost::json::object json_of(const Error& error);
 double millis(std::chrono::nanoseconds time);

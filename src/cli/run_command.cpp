@@ -7,6 +7,7 @@
 #include "cli/answer.hpp"
 #include "cli/cell_answer.hpp"
 #include "cli/commands.hpp"
+#include "cli/effects_text.hpp"
 #include "cli/report.hpp"
 
 namespace asr {
@@ -19,6 +20,7 @@ struct RunOptions {
   std::string keep;  // a folder for what it made
   double timeout = 0;
   bool json = false;
+  bool effects = false;
 };
 
 constexpr std::pair<std::string_view, std::string_view> kEndings[]{{".py", "python"},
@@ -44,6 +46,7 @@ Result<std::string> text_in(const std::string& path) {
 Result<int> run(const RunOptions& options) {
   json::object cell{{"language", TRY(language_of(options))}, {"code", TRY(text_in(options.file))}};
   if (options.timeout > 0) cell["timeout_s"] = options.timeout;
+  if (options.effects) cell["effects"] = true;
   Remote remote = TRY(Remote::find());
   json::value made = TRY(remote.call("POST", "/api/sessions", json::object()));
   std::string session = text_at(made, "session_id");
@@ -53,6 +56,10 @@ Result<int> run(const RunOptions& options) {
     std::fprintf(stdout, "%s\n", to_text(answer).c_str());
   else
     print_answer(answer);
+  if (options.effects && !options.json) {
+    std::fflush(stdout);
+    std::fputs(effects_text(answer.at("effects")).c_str(), stderr);
+  }
   if (!options.keep.empty())
     for (const json::value& artifact : answer.at("artifacts").as_array())
       if (artifact.at("artifact_id").is_string())
@@ -74,6 +81,8 @@ void add_run_command(CLI::App& app, Invocation& invocation) {
       ->type_name("DIR");
   command->add_option("--timeout", options->timeout, "Seconds it may take");
   command->add_flag("--json", options->json, "The whole answer as JSON");
+  command->add_flag("--effects", options->effects,
+                    "Tell what it did: files, processes, connections, refused calls");
   command->callback([options, &invocation] {
     auto status = run(*options);
     invocation.status = status          ? *status

@@ -10,11 +10,13 @@ namespace {
 
 constexpr const char* kSandboxGroup = "Sandbox";
 constexpr const char* kLimitsGroup = "Limits (the preset has defaults)";
+constexpr const char* kFolderGroup = "Folder";  // see FolderOptions
 
 bool is_for_program(const CLI::Option& option) {
   for (const char* name : {"--timeout", "--cpu-time", "--output-limit"})
     if (option.check_name(name)) return true;
-  return option.get_group() != kSandboxGroup && option.get_group() != kLimitsGroup;
+  return option.get_group() != kSandboxGroup && option.get_group() != kLimitsGroup &&
+         option.get_group() != kFolderGroup;
 }
 
 }  // namespace

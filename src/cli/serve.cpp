@@ -158,6 +158,10 @@ Result<void> Server::listen() {
   api.hosts = settings_.hosts;
   api.origins = settings_.origins;
   api.preview_domain = settings_.preview_domain;
+  for (const std::string& folder : settings_.apply_folders)
+    if (!folder.starts_with('/'))
+      return fail(Errc::invalid, "apply.folders: " + folder + " is not absolute");
+  api.apply = {settings_.apply_folders, settings_.apply_users};
   api.only_loopback = is_loopback(options.listen) || !settings_.hosts.empty();
   ApiParts parts{*sessions_, *store_, *keys_, log_, context_.get_executor(), webhooks_.get()};
   parts.batches = batches_.get();
@@ -225,6 +229,9 @@ Result<void> Server::start() {
   sessions.most_sessions_per_key = settings_.most_sessions_per_key;
   sessions.storage = settings_.storage;
   sessions.usage_every = settings_.usage_every;
+  sessions.history_bytes = settings_.history ? settings_.history_bytes : 0;
+  sessions.most_saved_per_key = settings_.most_saved_per_key;
+  sessions.most_saved = settings_.most_saved_bytes;
   sessions.interpreters = {settings_.cold_interpreters, settings_.interpreter_imports,
                            settings_.pool_size};
   sessions.volumes = {settings_.most_volume_bytes, settings_.most_volumes_per_key};

@@ -4,6 +4,7 @@
 #include "base/units.hpp"
 #include "cli/answer.hpp"
 #include "cli/commands.hpp"
+#include "cli/request_body.hpp"
 
 namespace asr {
 
@@ -24,20 +25,6 @@ std::string session_table(const json::value& sessions) {
   return table.text();
 }
 
-Result<void> put_pairs(json::object& body, const char* name,
-                       const std::vector<std::string>& pairs) {
-  if (pairs.empty()) return {};
-  json::object object;
-  for (const std::string& pair : pairs) {
-    std::size_t equals = pair.find('=');
-    if (equals == std::string::npos || equals == 0)
-      return fail(Errc::invalid, "'" + pair + "' is not NAME=VALUE");
-    object[pair.substr(0, equals)] = pair.substr(equals + 1);
-  }
-  body[name] = std::move(object);
-  return {};
-}
-
 // NAME:/path or NAME:/path:ro.
 Result<json::object> volume_from(const std::string& text) {
   std::size_t colon = text.find(':');
@@ -56,6 +43,8 @@ struct CreateOptions {
   double cpus = 0;
   bool persistent = false;
   bool keep_artifacts = false;
+  bool no_history = false;
+  bool auto_checkpoint = false;
 };
 
 Result<json::object> body_of(const CreateOptions& options) {
@@ -69,17 +58,15 @@ Result<json::object> body_of(const CreateOptions& options) {
   if (!limits.empty()) body["limits"] = std::move(limits);
   if (options.persistent) body["persistent"] = true;
   if (options.keep_artifacts) body["keep_artifacts"] = true;
+  if (options.no_history) body["history"] = false;
+  if (options.auto_checkpoint) body["auto_checkpoint"] = true;
   json::array volumes;
   for (const std::string& text : options.volumes) volumes.push_back(TRY(volume_from(text)));
   if (!volumes.empty()) body["volumes"] = std::move(volumes);
   TRY(put_pairs(body, "env", options.env));
   TRY(put_pairs(body, "labels", options.labels));
-  for (const auto& [name, text] :
-       {std::pair("ttl_s", options.ttl), std::pair("idle_s", options.idle)}) {
-    if (text.empty()) continue;
-    auto time = TRY(parse_duration(text));
-    body[name] = std::chrono::ceil<std::chrono::seconds>(time).count();
-  }
+  TRY(put_seconds(body, "ttl_s", options.ttl));
+  TRY(put_seconds(body, "idle_s", options.idle));
   return body;
 }
 
@@ -103,6 +90,9 @@ void add_create(CLI::App& group, Invocation& invocation) {
                     "Its files stay when it stops, until it is removed");
   command->add_flag("--keep-artifacts", options->keep_artifacts,
                     "What its cells made stays for a day when it has ended");
+  command->add_flag("--no-history", options->no_history, "What is done in it is not kept");
+  command->add_flag("--auto-checkpoint", options->auto_checkpoint,
+                    "What is run in it can be undone, step by step");
   command->add_option("--volume", options->volumes, "A volume, and where it is inside")
       ->type_name("NAME:/PATH[:ro]");
   command->add_flag("--json", output->json, "The whole answer as JSON");
@@ -228,9 +218,12 @@ void add_session_commands(CLI::App& app, Invocation& invocation) {
   add_list(*group, invocation);
   add_one(*group, invocation, "get", "One session", "GET", "");
   add_usage(*group, invocation);
+  add_history_command(*group, invocation);
   add_one(*group, invocation, "pause", "Stop all its processes", "POST", "/pause");
   add_one(*group, invocation, "resume", "Let them go on; start a stopped session again", "POST",
           "/resume");
+  add_branch_commands(*group, invocation);
+  add_change_commands(*group, invocation);
   add_remove(*group, invocation);
 }
 
