@@ -1,6 +1,7 @@
 """Runs the built program as people do. AGENT_SANDBOX names it; it is the only thing these tests know of the build."""
 import json
 import os
+import select
 import shutil
 import stat
 import subprocess
@@ -29,6 +30,15 @@ def run(*words, stdin=b"", timeout=PATIENCE, **more):
 def start(*words, **more):
     more.setdefault("stdin", subprocess.PIPE)
     return subprocess.Popen([BINARY, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
+
+
+def takes_more(process):
+    """Whether the pipe that it writes to has room for more."""
+    end = os.open(f"/proc/{process.pid}/fd/1", os.O_WRONLY | os.O_NONBLOCK)
+    try:
+        return bool(select.select([], [end], [], 0)[1])
+    finally:
+        os.close(end)
 
 
 def exec_json(*words, **more):

@@ -64,6 +64,11 @@ def name_of(pid):
         return ""
 
 
+def running(program, below):
+    """Processes below another that run a program of that name."""
+    return [pid for pid, _ in descendants(below) if name_of(pid) == program]
+
+
 def environment(**more):
     """Nothing of the caller's own settings, so that a test means the same everywhere."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AGENT_SANDBOX_", "XDG_"))}
@@ -377,4 +382,20 @@ def in_parallel(count, work):
         thread.join(PATIENCE)
     if problems:
         raise problems[0]
+    assert not any(thread.is_alive() for thread in threads), "some have not come to an end"
     return results
+
+
+class RestartCase(HttpCase):
+    def first(self, *flags):
+        """A server whose storage outlives it."""
+        server = Server(*flags, storage=os.path.join(self.scratch(), "storage"))
+        self.addCleanup(server.kill)
+        return server
+
+    def next(self, server, *flags):
+        """The one after it; takes over its clients."""
+        server.end_now()
+        after = self.other_server(*flags, storage=server.storage)
+        server.admin.server = after
+        return after

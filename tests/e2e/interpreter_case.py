@@ -6,12 +6,13 @@ import re
 import shutil
 import tempfile
 
-from http_harness import HttpCase
+from http_harness import HttpCase, in_parallel
 from plain_python import TOOLS, Plain
 
 MIB = 1 << 20
 TOO_MUCH = 300 * MIB  # that the server may need for one attack, sanitized as it is
 MOST_KEPT = 256 * MIB  # of artifacts, by docs/kernels.md
+LIMITS = {"cpus": 2, "memory": "1G", "disk": "400M"}
 STATUSES = {"ok", "error", "timeout", "interrupted", "out_of_memory"}
 
 
@@ -29,7 +30,7 @@ class AttackCase(HttpCase):
     def setUp(self):
         super().setUp()
         self.attempts = self.proven = 0
-        self.box = self.session(limits={"cpus": 2, "memory": "1G", "disk": "400M"})
+        self.box = self.session(limits=LIMITS)
         self.before = self.server.resident_bytes()
         with open(f"/proc/{self.server.pid}/clear_refs", "w", encoding="ascii") as file:
             file.write("5")  # forgets the peak
@@ -38,15 +39,23 @@ class AttackCase(HttpCase):
         self.assertIsNone(self.server.process.poll(), self.server.log()[-3000:])
         answer = self.admin.expect(200, "POST", self.neighbour + "/execute", {"code": "x"}).json
         self.assertEqual([r["text/plain"] for r in answer["results"]], ["42"], "the neighbour noticed")
-        with open(f"/proc/{self.server.pid}/status", encoding="ascii") as file:
-            peak = 1024 * int(re.search(r"VmHWM:\s+([0-9]+)", file.read())[1])
-        self.assertLess(peak - self.before, TOO_MUCH, "the server grew")
+        self.assertLess(self.grown(), TOO_MUCH, "the server grew")
         kept = [os.path.join(folder, name) for folder, _, names in os.walk(self.server.storage) for name in names
                 if os.path.basename(folder) == "artifacts" or "/artifacts/" in folder]
         self.assertLessEqual(sum(os.lstat(path).st_size for path in kept), MOST_KEPT + MIB)
         for path in kept:
             self.assertRegex(os.path.basename(path), r"\Aa[0-9]+(\.json)?\Z")
         super().tearDown()
+
+    def grown(self):
+        """Bytes that the server has needed since the test began, at most."""
+        with open(f"/proc/{self.server.pid}/status", encoding="ascii") as file:
+            return 1024 * int(re.search(r"VmHWM:\s+([0-9]+)", file.read())[1]) - self.before
+
+    def beside_each_other(self, programs, work):
+        """work(program, box) for each, in sessions of their own and at once: they are waited for most of the time."""
+        boxes = [self.session(limits=LIMITS) for _ in programs]
+        in_parallel(len(programs), lambda number: work(programs[number], boxes[number]))
 
     def prove(self, truth):
         """That the attack does outside what it means to."""
@@ -59,29 +68,29 @@ class AttackCase(HttpCase):
         os.chmod(folder, 0o777)
         return Plain(program, folder, **more)
 
-    def execute(self, code, **fields):
-        return self.admin.expect(200, "POST", self.box + "/execute", {"code": code, **fields}).json
+    def execute(self, code, box=None, **fields):
+        return self.admin.expect(200, "POST", (box or self.box) + "/execute", {"code": code, **fields}).json
 
-    def attack(self, program, timeout_s=30, **fields):
+    def attack(self, program, timeout_s=30, box=None, **fields):
         """Its answer, which is one whatever the program did."""
         self.attempts += 1
-        answer = self.execute(TOOLS + program, timeout_s=timeout_s, **fields)
+        answer = self.execute(TOOLS + program, box, timeout_s=timeout_s, **fields)
         self.assertIn(answer["status"], STATUSES)
         self.assertEqual(answer["error"] is None, answer["status"] == "ok", answer["error"])
         self.assertLessEqual(len(answer["artifacts"]), 200)
         return answer
 
-    def goes_on(self):
+    def goes_on(self, box=None):
         """The next cell runs; where the program has spoilt its interpreter, it does after a restart."""
-        answer = self.execute("1+1", timeout_s=20)
+        answer = self.execute("1+1", box, timeout_s=20)
         self.assertIn(answer["status"], STATUSES)
         if [r.get("text/plain") for r in answer["results"]] != ["2"]:
-            self.admin.expect(200, "POST", self.box + "/contexts/python/restart")
-            self.works()
+            self.admin.expect(200, "POST", (box or self.box) + "/contexts/python/restart")
+            self.works(box)
 
-    def works(self):
+    def works(self, box=None):
         """The next cell runs, and gives its own result and nothing else."""
-        answer = self.execute("1+1", timeout_s=20)
+        answer = self.execute("1+1", box, timeout_s=20)
         self.assertEqual(([r.get("text/plain") for r in answer["results"]], answer["error"]), (["2"], None))
 
     def broke(self, answer):

@@ -1,20 +1,32 @@
 """exec as a command among commands: words, exit codes, streams, signals, JSON; help, completion, man page."""
+import functools
 import json
 import os
 import re
 import signal
 import subprocess
+import tempfile
 import time
 import unittest
 
-from harness import BINARY, PLATFORM_ERROR, USAGE_ERROR, Case, exec_json, run, start
+from harness import BINARY, PLATFORM_ERROR, USAGE_ERROR, Case, exec_json, run, start, takes_more
+from http_harness import running, until
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MAN_PAGE = os.path.join(ROOT, "docs", "man", "agent-sandbox.1")
-COMMANDS = ["exec", "shell", "python", "node", "bash", "judge", "tour", "doctor", "completion"]
-GROUPS = {"session": ["create", "list", "get", "usage", "pause", "resume", "rm"],
-          "volume": ["create", "list", "get", "rm"]}
+COMMANDS = ["exec", "shell", "python", "node", "bash", "judge", "replay", "tour", "doctor", "completion"]
+GROUPS = {"session": ["create", "list", "get", "usage", "history", "pause", "resume", "checkpoint", "checkpoints", "checkpoint-rm",
+                      "rollback", "undo", "fork", "merge", "tree", "diff", "apply", "rm"],
+          "volume": ["create", "list", "get", "rm"], "snapshot": ["create", "list", "rm"]}
+with open("/proc/sys/net/ipv4/ip_forward") as setting:
+    FORWARDS = setting.read() == "1\n"
 VERBS = [f"{group} {verb}" for group, verbs in GROUPS.items() for verb in verbs]
+
+
+@functools.cache
+def help_of(command):
+    """Several tests look at it."""
+    return run(*command.split(), "--help")
 
 
 class Words(Case):
@@ -202,25 +214,33 @@ class Signals(Case):
         self.assertEqual(process.stdout.read(), b"caught\n")
         self.assertEqual(process.wait(60), 3)
 
-    def test_reach_a_program_whose_reader_sleeps(self):
+    def started_without_a_reader(self):
+        """One that has written as much as nobody reads."""
         process = self.started("exec yes", "--output-limit", "0")
-        time.sleep(1)
+        self.assertTrue(until(lambda: not takes_more(process)))
+        return process
+
+    def assert_program_ends(self, process):
+        self.assertTrue(until(lambda: not running("yes", process.pid)))
+
+    def test_reach_a_program_whose_reader_sleeps(self):
+        process = self.started_without_a_reader()
         process.send_signal(signal.SIGTERM)
-        time.sleep(0.5)
+        self.assert_program_ends(process)
         process.stdout.read()
         self.assertEqual(process.wait(60), 128 + signal.SIGTERM)
 
     def test_a_second_one_ends_us_when_the_reader_never_wakes(self):
-        process = self.started("exec yes", "--output-limit", "0")
-        time.sleep(1)
-        for _ in range(2):
-            process.send_signal(signal.SIGTERM)
-            time.sleep(1)
+        process = self.started_without_a_reader()
+        process.send_signal(signal.SIGTERM)
+        self.assert_program_ends(process)
+        self.assertIsNone(process.poll())
+        process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(60), 128 + signal.SIGTERM)
 
     def test_interrupted_json_is_still_json(self):
         process = start("exec", "--json", "sh", "-c", "echo before; exec sleep 60", stdin=subprocess.DEVNULL)
-        time.sleep(3)
+        self.assertTrue(until(lambda: running("sleep", process.pid)))
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=60)
         result = json.loads(out)
@@ -320,7 +340,7 @@ class Help(Case):
     def test_alone_it_helps(self):
         done = run()
         self.assert_ran(done)
-        self.assertEqual(done.stdout, run("--help").stdout)
+        self.assertEqual(done.stdout, help_of("").stdout)
         for command in COMMANDS:
             self.assertIn(command.encode(), done.stdout)
 
@@ -330,7 +350,7 @@ class Help(Case):
 
     def test_every_command_helps(self):
         for command in [*COMMANDS, *GROUPS, *VERBS]:
-            done = run(*command.split(), "--help")
+            done = help_of(command)
             self.assert_ran(done)
             self.assertIn(f"Usage: agent-sandbox {command}".encode(), done.stdout)
             for line in done.stdout.decode().splitlines():
@@ -342,7 +362,7 @@ class Help(Case):
             page = re.sub(r"Fl -(?=[a-z])", "--", file.read())
         known = set()
         for command in ["", *COMMANDS, *GROUPS, *VERBS]:
-            text = run(*command.split(), "--help").stdout.decode()
+            text = help_of(command).stdout.decode()
             known |= options_in(text.split("Exit status:")[0])
             for word in command.split():
                 self.assertIn(word, page)
@@ -359,11 +379,17 @@ class Help(Case):
 
 
 class Completion(Case):
+    @classmethod
+    def setUpClass(cls):
+        with tempfile.NamedTemporaryFile(delete=False) as cls.script:
+            cls.script.write(run("completion", "bash").stdout)
+        cls.addClassCleanup(os.unlink, cls.script.name)
+
     def complete(self, line):
         """What bash would offer at the end of `line`."""
         words = [word for word in re.split(r"([=:])|\s+", line) if word] + ([""] if line.endswith(" ") else [])
         quoted = " ".join("'" + word.replace("'", "'\\''") + "'" for word in words)
-        script = (f'source <("{BINARY}" completion bash); COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; '
+        script = (f'source "{self.script.name}"; COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; '
                   '_agent_sandbox; printf "%s\\n" "${COMPREPLY[@]}"')
         done = subprocess.run(["bash", "--norc", "-c", script], capture_output=True, cwd="/")
         self.assertEqual(done.stderr, b"")
@@ -378,7 +404,7 @@ class Completion(Case):
 
     def test_options_are_those_of_help(self):
         for command in ("exec", "shell", "doctor", *VERBS):
-            help_text = run(*command.split(), "--help").stdout.decode().split("Exit status:")[0]
+            help_text = help_of(command).stdout.decode().split("Exit status:")[0]
             offered = self.complete(f"agent-sandbox {command} --")
             self.assertEqual(set(offered), options_in(help_text))
 
@@ -395,7 +421,11 @@ class Completion(Case):
     def test_offered_values_are_taken(self):
         for option in ("--preset", "--tier", "--network"):
             for value in self.complete(f"agent-sandbox exec {option} "):
-                self.assert_ran(run("exec", option, value, "true"))
+                done = run("exec", option, value, "true")
+                if value == "full" and not FORWARDS:
+                    self.assertIn(b"net.ipv4.ip_forward", done.stderr)
+                else:
+                    self.assert_ran(done)
 
     def test_files_after_a_colon(self):
         for start_of_line in ("-E folder:", "--environment=folder:"):

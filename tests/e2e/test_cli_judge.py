@@ -68,6 +68,7 @@ class CuttingProxy:
             while piece:
                 server.sendall(piece)
                 piece = client.recv(65536)
+            server.shutdown(socket.SHUT_WR)  # Or the server waits for a next request.
         except OSError:
             pass
 
@@ -257,7 +258,7 @@ class Ends(JudgeCase):
         out = os.path.join(self.folder, "verdicts.jsonl")
         with CuttingProxy(self.server.address) as proxy:
             settings = {**self.settings(), "AGENT_SANDBOX_URL": f"http://127.0.0.1:{proxy.port}"}
-            done = run("judge", "--dataset", self.slow(), "--json", "--out", out, env=settings)
+            done = run("judge", "--dataset", self.slow(seconds=0.1), "--json", "--out", out, env=settings)
         self.assert_ran(done)
         told = json.loads(done.stdout)
         self.assertEqual((told["done"], told["verdicts"]), (60, {"accepted": 60}))

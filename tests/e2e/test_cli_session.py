@@ -9,7 +9,7 @@ import termios
 import time
 import unittest
 
-from harness import BINARY, PATIENCE, USAGE_ERROR, run, start
+from harness import BINARY, PATIENCE, USAGE_ERROR, run, start, takes_more
 from http_harness import ADMIN_KEY, HttpCase, Server, environment, until
 from test_terminal import Session as Terminal
 
@@ -129,14 +129,15 @@ class Exec(CliCase):
 
     def test_a_second_one_ends_us_when_the_reader_never_wakes(self):
         process = self.started("--output-limit", "0", "yes", stdin=subprocess.DEVNULL)
-        self.assertEqual(process.stdout.readline(), b"y\n")
-        for _ in range(2):
-            time.sleep(1)
-            process.send_signal(signal.SIGTERM)
+        self.assertTrue(until(lambda: not takes_more(process)))
+        process.send_signal(signal.SIGTERM)
+        self.assertTrue(until(lambda: self.commands()[0]["status"] == "signaled"))
+        self.assertIsNone(process.poll())
+        process.send_signal(signal.SIGTERM)
         self.assertEqual((process.wait(PATIENCE), process.stderr.read()), (128 + signal.SIGTERM, b""))
 
     def test_stops_and_goes_on_with_the_program(self):
-        process = self.started("sh", "-c", "while :; do echo tick; sleep 0.1; done", stdin=subprocess.DEVNULL)
+        process = self.started("sh", "-c", "while :; do echo tick; sleep 0.02; done", stdin=subprocess.DEVNULL)
         self.assertEqual(process.stdout.readline(), b"tick\n")
         process.send_signal(signal.SIGTSTP)
         _, status = os.waitpid(process.pid, os.WUNTRACED)

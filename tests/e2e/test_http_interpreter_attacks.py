@@ -7,7 +7,7 @@ import os
 import unittest
 
 from http_harness import descendants, until
-from interpreter_case import MIB, AttackCase
+from interpreter_case import MIB, TOO_MUCH, AttackCase
 from plain_python import TOOLS
 
 
@@ -100,9 +100,9 @@ threading.Thread(target=forge).start()
     def test_questions_that_nobody_answers(self):
         program = "for _ in range(200_000): say(event='input', prompt='?')\n"
         self.prove(self.outside(program).said_bytes > 5_000_000)
-        self.attack(program, timeout_s=3)
+        self.attack(program, timeout_s=1)
         self.goes_on()
-        with self.admin.events(self.box + "/execute", body={"code": TOOLS + program, "timeout_s": 3}) as stream:
+        with self.admin.events(self.box + "/execute", body={"code": TOOLS + program, "timeout_s": 1}) as stream:
             stream.wait_for("done")
         self.goes_on()
 
@@ -126,13 +126,20 @@ class Floods(AttackCase):
         self.assertEqual(self.execute("kept")["results"][0]["text/plain"], "5")
 
     def test_small_results_without_end(self):
-        """What is small on the channel is larger in the server's memory."""
+        """What is small on the channel is larger in the server's memory. What is heard beyond a thousand is not kept."""
         for number in ("ID", "0"):
-            program = (f"block = (json.dumps({{'event': 'result', 'id': {number}, 'data': {{}}}}) + '\\n').encode() * 10_000\n"
-                       "for _ in range(200): write(block)\n")
+            program = ("def lines(count, data):\n"
+                       f"    return (json.dumps({{'event': 'result', 'id': {number}, 'data': data}}) + '\\n').encode() * count\n"
+                       "for _ in range(2): write(lines(10_000, {}))\n"
+                       "for _ in range(160): write(lines(100, {'a/b': [0] * 500}))\n"  # twelve times as large there
+                       "while True: write(lines(1, {'a/b': 'x' * 1_000_000}))\n")
             with self.subTest(number=number):
-                self.prove(self.outside(program).said_bytes > 64 * MIB)
-                self.broke(self.attack(program, timeout_s=100))
+                bounded = program.replace("while True", "for _ in range(50)")
+                self.prove(self.outside(bounded).said_bytes > 64 * MIB)
+                answer = self.attack(program, timeout_s=100)
+                self.broke(answer)
+                self.assertLessEqual(len(answer["results"]), 1000)
+                self.assertLess(self.grown(), TOO_MUCH // 3)
                 self.works()
 
     def test_pictures_without_end(self):
@@ -262,7 +269,7 @@ class Replaced(AttackCase):
         self.prove(self.outside("import ctypes; ctypes.string_at(0)").code != 0)
         for program in self.REACHED:
             with self.subTest(program=program):
-                self.attack(program, timeout_s=3)
+                self.attack(program, timeout_s=1)
                 self.goes_on()
                 self.admin.expect(200, "POST", self.box + "/contexts/python/restart")
 
@@ -353,14 +360,17 @@ class Stubborn(AttackCase):
             "        while True: print('on', flush=True); time.sleep(.01)\n    except BaseException: pass")
 
     def test_interrupts_are_ignored(self):
-        for first in ("", "signal.signal(signal.SIGINT, signal.SIG_IGN)\n", "signal.signal(signal.SIGINT, lambda *a: None)\n",
-                      "signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\n"):
-            with self.subTest(first=first):
-                program = self.LOOP.format(first)
-                self.prove(self.outside(program, interrupt=True).went_on)
-                answer = self.attack(program, timeout_s=1)
-                self.assertEqual((answer["status"], answer["fault"], answer["restarted"]), ("timeout", "limit", True))
-                self.works()
+        programs = [self.LOOP.format(first) for first in (
+            "", "signal.signal(signal.SIGINT, signal.SIG_IGN)\n", "signal.signal(signal.SIGINT, lambda *a: None)\n",
+            "signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\n")]
+        for program in programs:
+            self.prove(self.outside(program, interrupt=True).went_on)
+
+        def try_it(program, box):
+            answer = self.attack(program, timeout_s=2, box=box)
+            self.assertEqual((answer["status"], answer["fault"], answer["restarted"]), ("timeout", "limit", True), program)
+            self.works(box)
+        self.beside_each_other(programs, try_it)
 
     def test_ends_that_are_none(self):
         for program in ("sys.exit()", "sys.exit('text')", "raise SystemExit(10**30)", "raise KeyboardInterrupt", "raise GeneratorExit",
@@ -383,13 +393,13 @@ class Stubborn(AttackCase):
                 self.works()
 
     def test_asleep_for_good(self):
-        for program in ("os.kill(os.getpid(), signal.SIGSTOP)", "import ctypes; ctypes.PyDLL(None).sleep(1000)",
-                "x = 7 ** 10_000_000; str(x)",
-                        "lock = threading.Lock(); lock.acquire(); lock.acquire()", "import socket; a, b = socket.socketpair(); a.recv(1)"):
-            with self.subTest(program=program):
-                answer = self.attack(program, timeout_s=1)
-                self.assertIn(answer["status"], ("timeout", "error"))
-                self.goes_on()
+        def try_it(program, box):
+            answer = self.attack(program, timeout_s=1, box=box)
+            self.assertIn(answer["status"], ("timeout", "error"), program)
+            self.goes_on(box)
+        self.beside_each_other((
+            "os.kill(os.getpid(), signal.SIGSTOP)", "import ctypes; ctypes.PyDLL(None).sleep(1000)", "x = 7 ** 10_000_000; str(x)",
+            "lock = threading.Lock(); lock.acquire(); lock.acquire()", "import socket; a, b = socket.socketpair(); a.recv(1)"), try_it)
 
 
 if __name__ == "__main__":

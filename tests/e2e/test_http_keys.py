@@ -20,6 +20,8 @@ KINDS = {
     "own": {"nobody": 401, "wrong": 401, "viewer": 403, "other": 404, "operator": 404, "admin": 404, "owner": OK},
     "see own": {"nobody": 401, "wrong": 401, "viewer": 404, "other": 404, "operator": 404, "admin": 404, "owner": OK},
     "not shared": {"nobody": 401, "wrong": 401, "viewer": 404, "other": 404, "owner": OK, "operator": OK, "admin": OK},
+    # This server was not told of any folder.
+    "apply": {"nobody": 401, "wrong": 401, "viewer": 403, "other": 404, "owner": 403, "operator": 403, "admin": 403},
     "admin": {"nobody": 401, "wrong": 401, "viewer": 403, "other": 403, "owner": 403, "operator": 403, "admin": OK},
 }
 FILE = "?path=/workspace/f"
@@ -55,7 +57,7 @@ RULES = {
     "createWebhook": ("make", "", {"url": "https://hooks.example/x", "events": ["session.paused"]}),
     "listWebhooks": ("any key", "", None),
     "deleteWebhook": ("own", "", None),
-    "getUsageHistory": ("look", "", None), "getNetwork": ("look", "", None),
+    "getUsageHistory": ("look", "", None), "getHistory": ("look", "", None), "getNetwork": ("look", "", None),
     "setNetwork": ("use", "", {"mode": "allow", "allow": []}),
     "listContexts": ("look", "", None), "getContext": ("look", "", None), "listArtifacts": ("look", "", None),
     "getArtifact": ("look", "", None),
@@ -68,12 +70,18 @@ RULES = {
     "submitBatch": ("make", "", {"items": [{"id": "a", "code": "true", "language": "bash"}]}),
     "listBatches": ("any key", "", None), "getBatch": ("not shared", "", None), "readVerdicts": ("not shared", "", None),
     "cancelBatch": ("use", "", None),
+    "saveCheckpoint": ("use", "", {"name": "{new}"}), "listCheckpoints": ("look", "", None),
+    "removeCheckpoint": ("use", "", None), "rollBack": ("use", "", {"name": "saved"}), "undo": ("use", "", None),
+    "forkSession": ("use", "", {"ttl_s": 60}), "mergeSession": ("use", "", {"from": "{branch}"}),
+    "showTree": ("look", "", None), "saveSnapshot": ("use", "", {"name": "{new}"}),
+    "getDiff": ("look", "", None), "applyChanges": ("apply", "", {"folder": "/srv/none"}),
+    "listSnapshots": ("any key", "", None), "removeSnapshot": ("own", "", None),
 }
 # After these the session is not as it was, so the next caller gets a new one.
 USE_IT_UP = {"deleteSession", "pauseSession", "resumeSession", "unshareSession", "removeFile", "moveFile",
-             "compatCleanup", "removeContext", "removeArtifact"}
+             "compatCleanup", "removeContext", "removeArtifact", "rollBack", "removeCheckpoint"}
 # There is nothing to do at the moment, which only those learn who might.
-IN_VAIN = {"interruptContext", "answerInput"}
+IN_VAIN = {"interruptContext", "answerInput", "undo"}
 
 
 def filled(value, names):
@@ -96,9 +104,11 @@ class Scene:
         viewer, spare = case.callers["viewer"].key_id, case.spare.key_id
         for key in (viewer, spare):
             owner.expect(204, "POST", self.session + "/shares", {"key_id": key, "access": "read"})
+        owner.expect(201, "POST", self.session + "/checkpoint", {"name": "saved"})
         if paused:
             owner.expect(200, "POST", self.session + "/pause")
-        self.names = {"id": self.session.rsplit("/", 1)[1], "command": command["command_id"], "key": spare,
+        id = self.session.rsplit("/", 1)[1]
+        self.names = {"id": id, "name": "saved", "new": "new", "branch": id, "command": command["command_id"], "key": spare,
                       "context": "bash", "artifact": made.json["artifacts"][0]["artifact_id"]}
 
     def look(self):
@@ -170,6 +180,12 @@ class Matrix(HttpCase):
         if name in ("getBatch", "readVerdicts", "cancelBatch"):
             made = self.callers["owner"].expect(202, "POST", "/api/batch", {**RULES["submitBatch"][2], "background": True})
             names["batch"] = made.json["batch_id"]
+        if name == "mergeSession":
+            made = self.callers["owner"].expect(201, "POST", scene.session + "/fork", {"ttl_s": 60})
+            names["branch"] = made.json["sessions"][0]["session_id"]
+        if name == "removeSnapshot":
+            names["name"] = names["new"]
+            self.callers["owner"].expect(201, "POST", scene.session + "/snapshot", {"name": names["new"]})
         if name == "revokeKey":
             names["key"] = self.admin.make_key().key_id
         if name == "deleteWebhook":

@@ -4,23 +4,8 @@ import signal
 import time
 import unittest
 
-from http_harness import HttpCase, Server, is_alive, until
+from http_harness import RestartCase, Server, is_alive, until
 from http_raw import request
-
-
-class RestartCase(HttpCase):
-    def first(self, *flags):
-        """A server whose storage outlives it."""
-        server = Server(*flags, storage=os.path.join(self.scratch(), "storage"))
-        self.addCleanup(server.kill)
-        return server
-
-    def next(self, server, *flags):
-        """The one after it; takes over its clients."""
-        server.end_now()
-        after = self.other_server(*flags, storage=server.storage)
-        server.admin.server = after
-        return after
 
 
 class Restart(RestartCase):

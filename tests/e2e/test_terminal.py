@@ -12,6 +12,7 @@ import time
 import unittest
 
 from harness import BINARY, PATIENCE, Case, run
+from http_harness import running, until
 
 
 class Session:
@@ -60,14 +61,14 @@ class Session:
 
     def wait(self):
         seen = self.rest()
-        pid, status = os.waitpid(self.pid, os.WNOHANG)
-        if pid == 0:
-            time.sleep(2)
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
+        process = os.pidfd_open(self.pid)
+        ended, _, _ = select.select([process], [], [], PATIENCE)
+        os.close(process)
         os.close(self.terminal)
-        if pid == 0:
+        if not ended:
             os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
+        _, status = os.waitpid(self.pid, 0)
+        if not ended:
             raise AssertionError(f"it did not end; seen: {seen!r}")
         return os.waitstatus_to_exitcode(status)
 
@@ -106,7 +107,7 @@ class Terminal(Case):
         session = Session("shell", "-q")
         session.expect(rb"[$#] ")
         session.type("sleep 100\r")
-        time.sleep(1)
+        self.assertTrue(until(lambda: running("sleep", session.pid)))
         session.type("\x1a")
         session.expect(rb"Stopped")
         session.type("kill -9 %1\r")
