@@ -6,7 +6,8 @@ WIDTH, HEIGHT = 520, 250  # of one panel
 LEFT, RIGHT, TOP, BOTTOM = 96, 24, 40, 40
 INK, PALE, GRID = "#24292f", "#6e7781", "#d8dee4"
 COLOURS = {"engine": "#0969da", "floor": "#57606a", "a session": "#0969da", "live": "#0969da", "one by one": "#0969da",
-           "staggered": "#57606a"}
+           "staggered": "#57606a", "fork": "#0969da", "rollback": "#1a7f37", "checkpoint again": "#8250df",
+           "first checkpoint": "#cf222e"}
 PEER_COLOUR = "#bf8700"
 
 
@@ -23,8 +24,8 @@ def number(value):
 class Panel:
     """One chart. Values are mapped to the plot area by x() and y()."""
 
-    def __init__(self, title, x_range, y_range, log_x=False):
-        self.parts, self.log_x = [], log_x
+    def __init__(self, title, x_range, y_range, log_x=False, log_y=False):
+        self.parts, self.log_x, self.log_y = [], log_x, log_y
         self.x_range, self.y_range = x_range, y_range
         self.text(LEFT, 20, title, size=14, weight="bold")
 
@@ -36,6 +37,8 @@ class Panel:
 
     def y(self, value):
         low, high = self.y_range
+        if self.log_y:
+            value, low, high = math.log10(value), math.log10(low), math.log10(high)
         return HEIGHT - BOTTOM - (value - low) / (high - low) * (HEIGHT - TOP - BOTTOM)
 
     def text(self, x, y, words, size=12, anchor="start", fill=INK, weight="normal"):
@@ -144,6 +147,25 @@ def scaling(title, label, values, limit, unit):
     panel.curve(sorted(values.items()), colour("engine"))
     for size, value in values.items():
         panel.text(panel.x(size), panel.y(value) - 8, number(value), size=11, anchor="middle")
+    return panel
+
+
+def lines(title, label, series, unit):
+    """How several figures change with a size; upwards logarithmic. Each is named beside its end."""
+    sizes = sorted({size for points in series.values() for size in points})
+    everything = [value for points in series.values() for value in points.values()]
+    ticks = decades(min(everything), max(everything))
+    room = (sizes[-1] - sizes[0]) * 0.4  # for the names
+    panel = Panel(title, (sizes[0], sizes[-1] + room), (ticks[0], ticks[-1]), log_y=True)
+    panel.x_axis(sizes, label)
+    panel.y_axis(ticks, unit)
+    free = HEIGHT - BOTTOM + 4
+    for name, points in sorted(series.items(), key=lambda entry: entry[1][max(entry[1])]):
+        panel.curve(sorted(points.items()), colour(name))
+        last = max(points)
+        at = min(panel.y(points[last]) + 4, free)  # Names do not cover each other.
+        free = at - 14
+        panel.text(panel.x(last) + 6, at, f"{name} {number(points[last])}", size=11, fill=colour(name))
     return panel
 
 
