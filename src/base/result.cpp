@@ -26,6 +26,8 @@ std::string_view to_string(Errc code) noexcept {
       return "os";
     case Errc::internal:
       return "internal";
+    case Errc::provider:
+      return "provider";
   }
   return "internal";
 }
@@ -61,6 +63,7 @@ Fault fault_of(Errc code) noexcept {
     case Errc::unsupported:
     case Errc::os:
     case Errc::internal:
+    case Errc::provider:
       return Fault::platform;
   }
   return Fault::platform;

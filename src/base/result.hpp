@@ -21,6 +21,7 @@ enum class Errc {
   gone,         // the sandbox has ended
   os,           // the kernel refused something it should have done
   internal,     // a bug, or a peer that broke the protocol
+  provider,     // another server that holds a sandbox does not answer, or answers nonsense
 };
 
 // Whose fault a failure is: what a user may retry, must change, or should report.

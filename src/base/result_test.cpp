@@ -27,6 +27,7 @@ TEST(Result, ErrnoBecomesACodeThatSaysWhoseFaultItIs) {
   EXPECT_EQ(errno_error(ENOENT, "open x").code, Errc::not_found);
   EXPECT_EQ(errno_error(ENOSPC, "write").fault(), Fault::limit);
   EXPECT_EQ(errno_error(EIO, "read").fault(), Fault::platform);
+  EXPECT_EQ(Error(Errc::provider, "it is not there").fault(), Fault::platform);
   EXPECT_EQ(errno_error(ENOENT, "open x").what, "open x: No such file or directory");
 }
 

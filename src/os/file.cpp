@@ -13,7 +13,7 @@
 
 namespace asr {
 
-Result<std::string> read_small_file(int dir, const std::string& name, std::size_t most) {
+Result<std::string> read_bytes(int dir, const std::string& name, std::size_t most) {
   UniqueFd fd(::openat(dir, name.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) return fail_errno("open " + name);
   std::string text;
@@ -26,6 +26,11 @@ Result<std::string> read_small_file(int dir, const std::string& name, std::size_
     text.append(chunk.data(), static_cast<std::size_t>(n));
     if (text.size() > most) return fail(Errc::exhausted, name + " is too long");
   }
+  return text;
+}
+
+Result<std::string> read_small_file(int dir, const std::string& name, std::size_t most) {
+  std::string text = TRY(read_bytes(dir, name, most));
   while (text.ends_with('\n')) text.pop_back();
   return text;
 }

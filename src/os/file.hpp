@@ -11,7 +11,9 @@
 
 namespace asr {
 
-// The whole of a small file, without its trailing newline; more than `most` bytes are an error.
+// Every byte of a file; more than `most` are an error.
+Result<std::string> read_bytes(int dir, const std::string& name, std::size_t most);
+// The text of a small file, without its trailing newlines. Not for bytes that may end with one.
 Result<std::string> read_small_file(int dir, const std::string& name, std::size_t most = 65536);
 Result<std::uint64_t> read_number(int dir, const std::string& name);
 // "key value" lines, as in memory.stat: the value of one key, or an error if it is not there.

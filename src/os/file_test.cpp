@@ -55,6 +55,15 @@ TEST_F(File, SmallFilesLoseOnlyTheirLastNewlines) {
   EXPECT_EQ(read_small_file(dir_.get(), "nothing").error().code, Errc::not_found);
 }
 
+TEST_F(File, BytesAreReadAsTheyAre) {
+  std::string bytes("\0\xff\n\n", 4);
+  put("bytes", bytes);
+  auto read = read_bytes(dir_.get(), "bytes", 4);
+  ASSERT_TRUE(read);
+  EXPECT_EQ(*read, bytes);
+  EXPECT_FALSE(read_bytes(dir_.get(), "bytes", 3));
+}
+
 TEST_F(File, WhatIsNotSmallIsRefusedBeforeAllOfItIsRead) {
   put("exact", std::string(100, 'x'));
   EXPECT_TRUE(read_small_file(dir_.get(), "exact", 100));
