@@ -62,6 +62,13 @@ class Exchange {
   virtual asio::awaitable<Result<void>> begin(Response head,
                                               std::optional<std::uint64_t> length) = 0;
   virtual asio::awaitable<Result<void>> write(std::string data) = 0;
+  // write() and end() at once: one packet less where every one counts.
+  virtual asio::awaitable<Result<void>> write_last(std::string data) = 0;
+  // The head of the next begin() goes with the first bytes of the answer, which come soon; write()
+  // of nothing sends it alone.
+  virtual void hold_head() noexcept = 0;
+  // Whether the client has not closed its side. Asks the kernel, reads nothing.
+  virtual bool is_client_there() noexcept = 0;
   // `length` bytes of a file from `offset` on, without passing through this process where the
   // connection allows it.
   virtual asio::awaitable<Result<void>> send_file(int file, std::uint64_t offset,

@@ -2,7 +2,7 @@
 
 #include <curl/curl.h>
 
-#include <mutex>
+#include "net/curl_start.hpp"
 
 namespace asr {
 
@@ -82,8 +82,7 @@ Error explain(CURLcode code, const ClientRequest& request, const char* detail) {
 
 struct HttpClient::Handle {
   Handle() {
-    static std::once_flag once;
-    std::call_once(once, [] { ::curl_global_init(CURL_GLOBAL_DEFAULT); });
+    start_curl();
     curl = ::curl_easy_init();
   }
   Handle(const Handle&) = delete;

@@ -1,18 +1,21 @@
 #include "net/http_connection.hpp"
 
+#include <poll.h>
 #include <sys/sendfile.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
-#include <boost/beast/http/chunk_encode.hpp>
+#include <boost/beast/core/buffers_range.hpp>
 #include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <boost/beast/http/write.hpp>
 #include <boost/beast/websocket/stream.hpp>
+#include <charconv>
 #include <ctime>
 
 #include "net/deadline.hpp"
@@ -63,6 +66,9 @@ class HttpConnection final : public Connection, public Exchange {
   asio::awaitable<Result<void>> respond(Response response) override;
   asio::awaitable<Result<void>> begin(Response head, std::optional<std::uint64_t> length) override;
   asio::awaitable<Result<void>> write(std::string data) override;
+  asio::awaitable<Result<void>> write_last(std::string data) override;
+  void hold_head() noexcept override { holds_head_ = true; }
+  bool is_client_there() noexcept override;
   asio::awaitable<Result<void>> send_file(int file, std::uint64_t offset,
                                           std::uint64_t length) override;
   asio::awaitable<Result<void>> end() override;
@@ -90,6 +96,7 @@ class HttpConnection final : public Connection, public Exchange {
   void fill(http::response<Body>& message, Response& response);
   template <class Buffers>
   asio::awaitable<Result<void>> write_all(Buffers buffers);
+  asio::awaitable<Result<void>> write_parts(std::string_view data, bool last);
   asio::awaitable<void> wait_for_room();
   asio::awaitable<Result<void>> copy_file(int file, std::uint64_t offset, std::uint64_t length);
   void allow(std::chrono::seconds time) { beast::get_lowest_layer(stream_).expires_after(time); }
@@ -111,6 +118,8 @@ class HttpConnection final : public Connection, public Exchange {
   bool chunked_answer_ = false;
   bool endless_ = false;  // the answer goes on until somebody leaves
   bool taken_ = false;
+  bool holds_head_ = false;
+  std::string held_head_;  // not sent yet
   boost::system::error_code error_;
 };
 
@@ -168,6 +177,8 @@ auto HttpConnection<Stream>::read_head() -> asio::awaitable<Head> {
   const HttpServerOptions& options = serving_->options;
   answered_ = ended_ = chunked_answer_ = endless_ = continue_wanted_ = chunked_ = false;
   body_left_ = 0;
+  holds_head_ = false;
+  held_head_.clear();
   parser_.reset();
   always_ = Headers();
   head_.method.clear();
@@ -437,6 +448,18 @@ asio::awaitable<Result<void>> HttpConnection<Stream>::begin(Response head,
     endless_ = head.headers.get("content-type") == "text/event-stream";
   }
   http::response_serializer<http::empty_body> serializer{message};
+  if (std::exchange(holds_head_, false) && head_.method != "HEAD") {
+    boost::system::error_code ec;
+    auto take = [&](boost::system::error_code&, auto buffers) {
+      for (asio::const_buffer part : beast::buffers_range_ref(buffers))
+        held_head_.append(static_cast<const char*>(part.data()), part.size());
+      serializer.consume(beast::buffer_bytes(buffers));
+    };
+    serializer.split(true);
+    while (!ec && !serializer.is_header_done()) serializer.next(ec, take);
+    if (ec) co_return fail(Errc::internal, "the head of an answer cannot be written");
+    co_return Result<void>();
+  }
   allow(serving_->options.body_time);
   co_await http::async_write_header(stream_, serializer,
                                     asio::redirect_error(asio::use_awaitable, error_));
@@ -446,18 +469,46 @@ asio::awaitable<Result<void>> HttpConnection<Stream>::begin(Response head,
 
 template <class Stream>
 asio::awaitable<Result<void>> HttpConnection<Stream>::write(std::string data) {
-  if (data.empty() || head_.method == "HEAD") co_return Result<void>();
-  if (!chunked_answer_) co_return co_await write_all(asio::buffer(data));
-  auto chunk = http::make_chunk(asio::buffer(data));
-  co_return co_await write_all(chunk);
+  if ((data.empty() && held_head_.empty()) || head_.method == "HEAD") co_return Result<void>();
+  co_return co_await write_parts(data, false);
+}
+
+template <class Stream>
+asio::awaitable<Result<void>> HttpConnection<Stream>::write_last(std::string data) {
+  if (head_.method != "HEAD") CO_TRY(co_await write_parts(data, true));
+  ended_ = true;
+  co_return Result<void>();
+}
+
+// Some of the answer, in one call: what was held back, the bytes, the end.
+template <class Stream>
+asio::awaitable<Result<void>> HttpConnection<Stream>::write_parts(std::string_view data,
+                                                                  bool last) {
+  std::string before = std::exchange(held_head_, {});
+  std::string_view after;
+  if (chunked_answer_) {
+    constexpr std::string_view kEnd = "\r\n0\r\n\r\n";
+    std::array<char, 20> length{};
+    char* end = std::to_chars(length.data(), length.data() + 18, data.size(), 16).ptr;
+    if (!data.empty()) before.append(length.data(), end).append("\r\n");
+    after = last ? kEnd : kEnd.substr(0, 2);
+    if (data.empty()) after.remove_prefix(2);
+  }
+  std::array<asio::const_buffer, 3> parts{asio::buffer(before), asio::buffer(data),
+                                          asio::buffer(after)};
+  co_return co_await write_all(parts);
+}
+
+template <class Stream>
+bool HttpConnection<Stream>::is_client_there() noexcept {
+  pollfd asked{beast::get_lowest_layer(stream_).socket().native_handle(), POLLRDHUP, 0};
+  return ::poll(&asked, 1, 0) <= 0;
 }
 
 template <class Stream>
 asio::awaitable<Result<void>> HttpConnection<Stream>::end() {
-  if (chunked_answer_ && head_.method != "HEAD") {
-    auto last = http::make_chunk_last();
-    CO_TRY(co_await write_all(last));
-  }
+  bool unsaid = chunked_answer_ || !held_head_.empty();
+  if (unsaid && head_.method != "HEAD") CO_TRY(co_await write_parts({}, true));
   ended_ = true;
   co_return Result<void>();
 }
@@ -490,6 +541,7 @@ template <class Stream>
 asio::awaitable<Result<void>> HttpConnection<Stream>::send_file(int file, std::uint64_t offset,
                                                                 std::uint64_t length) {
   if (head_.method == "HEAD") co_return Result<void>();
+  if (!held_head_.empty()) CO_TRY(co_await write_parts({}, false));
   if constexpr (std::is_same_v<Stream, TlsStream>) {
     co_return co_await copy_file(file, offset, length);
   } else {
