@@ -56,7 +56,9 @@ void Channel::close() {
 }
 
 // False when the channel is at its end.
-bool Channel::take(std::span<char> buffer) {
+bool Channel::take() {
+  // One for all channels of a thread, not one for each: they are many, and what they say is short.
+  thread_local std::vector<char> buffer(kMaxPacket);
   // A few at a time: a peer that never stops talking must not keep the thread from others.
   for (int packets = 0; packets < 64; ++packets) {
     auto received = receive_packet(socket_.get(), buffer, Wait::dont_block);
@@ -88,9 +90,8 @@ bool Channel::take(std::span<char> buffer) {
 
 asio::awaitable<void> Channel::read_letters() {
   auto self = shared_from_this();
-  std::vector<char> buffer(kMaxPacket);
   while (open_) {
-    if (!take(buffer)) {
+    if (!take()) {
       close();
       break;
     }

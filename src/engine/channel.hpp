@@ -111,7 +111,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
  private:
   asio::awaitable<void> read_letters();
-  bool take(std::span<char> buffer);
+  bool take();
 
   asio::any_io_executor strand_;
   UniqueFd socket_;

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int kSkeletonVersion = 1;
+constexpr int kSkeletonVersion = 2;
 
 constexpr std::string_view kPasswd =
     "root:x:0:0:root:/root:/bin/bash\n"
@@ -40,9 +40,27 @@ constexpr std::string_view kNsswitch =
     "files\n"
     "services: files\nethers: files\nrpc: files\n";
 
+// Distributions' own starts programs to find out who it is for. Every command that is run by a
+// login shell passes here.
+constexpr std::string_view kProfile =
+    "# For login shells. Starts no program.\n"
+    "case \"${EUID:-${USER-}}\" in\n"
+    "  0 | root) PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin ;;\n"
+    "  *) PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games ;;\n"
+    "esac\n"
+    "export PATH\n"
+    "if [ -n \"${PS1-}\" ] && [ -n \"${BASH-}\" ] && [ \"$BASH\" != /bin/sh ] && [ -f "
+    "/etc/bash.bashrc ]; then\n"
+    "  . /etc/bash.bashrc\n"
+    "fi\n"
+    "for i in /etc/profile.d/*.sh; do\n"
+    "  if [ -r \"$i\" ]; then . \"$i\"; fi\n"
+    "done\n"
+    "unset i\n";
+
 // Of /etc, what programs look for and no secret is in. Copied, not shared: the host's /etc stays
 // its own.
-constexpr std::array<const char*, 42> kFromEtc{"ImageMagick-6",
+constexpr std::array<const char*, 41> kFromEtc{"ImageMagick-6",
                                                "R",
                                                "alternatives",
                                                "bash.bashrc",
@@ -74,7 +92,6 @@ constexpr std::array<const char*, 42> kFromEtc{"ImageMagick-6",
                                                "os-release",
                                                "perl",
                                                "php",
-                                               "profile",
                                                "profile.d",
                                                "protocols",
                                                "python3",
@@ -137,6 +154,7 @@ Result<void> build_skeleton(const fs::path& root) {
   TRY(write_text(root / "etc/passwd", kPasswd));
   TRY(write_text(root / "etc/group", kGroup));
   TRY(write_text(root / "etc/nsswitch.conf", kNsswitch));
+  TRY(write_text(root / "etc/profile", kProfile));
   TRY(write_common_etc(root / "etc"));
   fs::create_symlink("/proc/mounts", root / "etc/mtab", ec);
   fs::create_symlink("/run", root / "var/run", ec);

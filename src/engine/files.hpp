@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,14 @@ struct FileInfo {
   std::uint32_t gid = 0;
   std::chrono::system_clock::time_point modified;
   std::string target;  // of a symlink
+  // Extended attributes that users may set ("user.…"), as far as there is room for them.
+  std::map<std::string, std::string> attributes;
+};
+
+// Extended attributes of a file that is written, instead of those whose names begin with `prefix`.
+struct FileAttributes {
+  std::string prefix;
+  std::map<std::string, std::string> values;  // by their whole names
 };
 
 struct DirectoryPage {
@@ -33,6 +42,11 @@ struct WatchEvent {
   bool directory = false;
 };
 
-enum class WriteMode { create_or_replace, append, create_new };
+enum class WriteMode {
+  create_or_replace,  // with the permissions that are asked for
+  append,
+  create_new,
+  overwrite,  // one that is there keeps its permissions
+};
 
 }  // namespace asr

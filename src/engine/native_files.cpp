@@ -72,6 +72,8 @@ FileInfo to_info(wire::Entry entry) {
   info.modified = std::chrono::system_clock::time_point(
       std::chrono::duration_cast<std::chrono::system_clock::duration>(entry.modified));
   info.target = std::move(entry.target);
+  for (std::size_t i = 0; i + 1 < entry.attributes.size(); i += 2)
+    info.attributes.emplace(std::move(entry.attributes[i]), std::move(entry.attributes[i + 1]));
   return info;
 }
 
@@ -188,10 +190,21 @@ asio::awaitable<Result<UniqueFd>> NativeSandbox::open_before(std::string path) {
 
 asio::awaitable<Result<std::unique_ptr<FileWrite>>> NativeSandbox::open_write(
     std::string path, WriteMode mode, std::uint32_t permissions, std::string user) {
+  return open_write_with(std::move(path), mode, permissions, std::move(user), FileAttributes());
+}
+
+asio::awaitable<Result<std::unique_ptr<FileWrite>>> NativeSandbox::open_write_with(
+    std::string path, WriteMode mode, std::uint32_t permissions, std::string user,
+    FileAttributes attributes) {
   CO_TRY(check_path(path));
   wire::File file = file_request(wire::FileOp::write, std::move(path), std::move(user));
   file.mode = permissions;
   file.mode_flags = static_cast<std::uint32_t>(mode);
+  file.other = std::move(attributes.prefix);
+  for (auto& [name, value] : attributes.values) {
+    file.attributes.push_back(name);
+    file.attributes.push_back(std::move(value));
+  }
   CO_TRY(check_ready());
   auto self = shared_from_this();
   co_return co_await on_strand(strand(), start_writing(birth_.channel, std::move(file)));
@@ -298,6 +311,14 @@ asio::awaitable<Result<void>> NativeSandbox::change_mode(std::string path, std::
   CO_TRY(check_path(path));
   wire::File file = file_request(wire::FileOp::change_mode, std::move(path), std::move(user));
   file.mode = mode;
+  co_return co_await request_done(std::move(file));
+}
+
+asio::awaitable<Result<void>> NativeSandbox::change_owner(std::string path, std::string owner,
+                                                          std::string user) {
+  CO_TRY(check_path(path));
+  wire::File file = file_request(wire::FileOp::change_owner, std::move(path), std::move(user));
+  file.other = std::move(owner);
   co_return co_await request_done(std::move(file));
 }
 

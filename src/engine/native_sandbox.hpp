@@ -93,6 +93,9 @@ class NativeSandbox final : public Sandbox, public std::enable_shared_from_this<
   asio::awaitable<Result<void>> kill_all() override;
 
   asio::awaitable<Result<UniqueFd>> open_read(std::string path, std::string user) override;
+  asio::awaitable<Result<std::unique_ptr<FileWrite>>> open_write_with(
+      std::string path, WriteMode mode, std::uint32_t permissions, std::string user,
+      FileAttributes attributes) override;
   asio::awaitable<Result<std::unique_ptr<FileWrite>>> open_write(std::string path, WriteMode mode,
                                                                  std::uint32_t permissions,
                                                                  std::string user) override;
@@ -109,6 +112,8 @@ class NativeSandbox final : public Sandbox, public std::enable_shared_from_this<
   asio::awaitable<Result<void>> remove(std::string path, std::string user) override;
   asio::awaitable<Result<void>> change_mode(std::string path, std::uint32_t mode,
                                             std::string user) override;
+  asio::awaitable<Result<void>> change_owner(std::string path, std::string owner,
+                                             std::string user) override;
   asio::awaitable<Result<void>> symlink(std::string target, std::string path,
                                         std::string user) override;
   asio::awaitable<Result<std::unique_ptr<Watch>>> watch(std::string path,

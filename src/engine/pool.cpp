@@ -10,7 +10,7 @@ namespace asr {
 using namespace std::chrono_literals;
 
 namespace {
-constexpr auto kBurst = 2ms;
+constexpr auto kBurst = 8ms;
 constexpr auto kTrusted = 1s;  // So long after its first answer it is not asked again.
 }  // namespace
 

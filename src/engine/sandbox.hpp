@@ -118,6 +118,12 @@ class Sandbox {
   virtual asio::awaitable<Result<std::unique_ptr<FileWrite>>> open_write(
       std::string path, WriteMode mode, std::uint32_t permissions = 0644,
       std::string user = "user") = 0;
+  // The same with attributes; where there are none, without.
+  virtual asio::awaitable<Result<std::unique_ptr<FileWrite>>> open_write_with(
+      std::string path, WriteMode mode, std::uint32_t permissions, std::string user,
+      FileAttributes /*attributes*/) {
+    return open_write(std::move(path), mode, permissions, std::move(user));
+  }
   virtual asio::awaitable<Result<std::string>> read_file(std::string path,
                                                          std::uint64_t most = 64ULL << 20) = 0;
   virtual asio::awaitable<Result<void>> write_file(std::string path, std::string data,
@@ -137,6 +143,11 @@ class Sandbox {
                                                std::string user = "user") = 0;  // recursive
   virtual asio::awaitable<Result<void>> change_mode(std::string path, std::uint32_t mode,
                                                     std::string user = "user") = 0;
+  // To another user, by name or number, and its group. A link itself, not what it leads to.
+  virtual asio::awaitable<Result<void>> change_owner(std::string /*path*/, std::string /*owner*/,
+                                                     std::string /*user*/ = "root") {
+    co_return fail(Errc::unsupported, "files of this sandbox cannot change their owners");
+  }
   virtual asio::awaitable<Result<void>> symlink(std::string target, std::string path,
                                                 std::string user = "user") = 0;
   virtual asio::awaitable<Result<std::unique_ptr<Watch>>> watch(std::string path,

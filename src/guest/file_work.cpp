@@ -13,6 +13,7 @@
 #include <array>
 #include <memory>
 
+#include "guest/attributes.hpp"
 #include "guest/paths.hpp"
 #include "guest/work.hpp"
 #include "os/file.hpp"
@@ -47,6 +48,8 @@ Result<wire::Entry> describe(int dir, const std::string& name) {
     std::array<char, 4096> target{};
     ssize_t n = ::readlinkat(dir, name.c_str(), target.data(), target.size());
     if (n > 0) entry.target.assign(target.data(), static_cast<std::size_t>(n));
+  } else if (!name.empty()) {
+    entry.attributes = attributes_of(dir, name);
   }
   return entry;
 }
@@ -89,6 +92,7 @@ Result<void> list_path(const Work& work, const File& request) {
         auto described = describe(dir.get(), name);
         if (described) {  // else it was removed meanwhile
           bytes += 64 + name.size() + described->target.size();
+          for (const std::string& text : described->attributes) bytes += 8 + text.size();
           page.entries.push_back(*std::move(described));
         }
       }
@@ -136,11 +140,12 @@ Result<UniqueFd> open_for_writing(const File& request) {
       TRY(open_resolved(root.get(), request.path, flags, Resolve::in_root, request.mode & 07777));
   // Checked before anything is thrown away.
   TRY(check_is_plain_file(fd.get(), request.path));
-  if (request.mode_flags == 0) {
+  if (request.mode_flags == 0 || request.mode_flags == 3) {
     if (::ftruncate(fd.get(), 0) != 0) return fail_errno(request.path);
     // Asked for a mode, so give it, also to a file that was there before; its owner may.
-    (void)::fchmod(fd.get(), request.mode & 07777);
+    if (request.mode_flags == 0) (void)::fchmod(fd.get(), request.mode & 07777);
   }
+  if (!request.other.empty()) TRY(replace_attributes(fd.get(), request.other, request.attributes));
   return fd;
 }
 
@@ -308,6 +313,16 @@ Result<void> change_mode(const Work& work, const File& request) {
   return work.answer(wire::Done{});
 }
 
+// `cursor` has the ids, user and group, which were looked up before rights were given away.
+Result<void> change_owner(const Work& work, const File& request) {
+  auto uid = static_cast<uid_t>(request.cursor >> 32U);
+  auto gid = static_cast<gid_t>(request.cursor);
+  ParentAndName place = TRY(resolve_parent(request.path));
+  if (::fchownat(place.parent.get(), place.name.c_str(), uid, gid, AT_SYMLINK_NOFOLLOW) != 0)
+    return fail_errno(request.path);
+  return work.answer(wire::Done{});
+}
+
 Result<void> make_symlink(const Work& work, const File& request) {
   TRY(make_parents(request.path));
   ParentAndName place = TRY(resolve_parent(request.path));
@@ -346,6 +361,8 @@ Result<void> work_on_files(const Work& work, const File& request) {
       return change_mode(work, request);
     case wire::FileOp::symlink:
       return make_symlink(work, request);
+    case wire::FileOp::change_owner:
+      return change_owner(work, request);
     case wire::FileOp::write:
     case wire::FileOp::watch:
     case wire::FileOp::archive_out:

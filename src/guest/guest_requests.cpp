@@ -65,6 +65,13 @@ Result<void> Guest::file(std::uint32_t id, const wire::File& request, std::vecto
       return in_worker({.request = id}, As::keeper_of_files, "", [&](const Work& work) {
         return work_on_before(work, request, config_.scratch);
       });
+    case wire::FileOp::change_owner: {
+      User owner = TRY(accounts_.find(request.other));
+      wire::File told = request;
+      told.cursor = static_cast<std::uint64_t>(owner.uid) << 32U | owner.gid;
+      return in_worker({.request = id}, As::user, request.user,
+                       [&](const Work& work) { return work_on_files(work, told); });
+    }
     default:
       return in_worker({.request = id}, As::user, request.user,
                        [&](const Work& work) { return work_on_files(work, request); });

@@ -145,9 +145,10 @@ struct Entry {
   std::uint32_t gid = 0;
   std::chrono::nanoseconds modified{0};  // since 1970
   std::string target;
+  std::vector<std::string> attributes;  // a name, its value, the next name …
   template <class V>
   void fields(V& v) {
-    v(name), v(type), v(size), v(mode), v(uid), v(gid), v(modified), v(target);
+    v(name), v(type), v(size), v(mode), v(uid), v(gid), v(modified), v(target), v(attributes);
   }
 };
 
@@ -402,7 +403,7 @@ enum class FileOp : std::uint8_t {
   list,
   open_read,
   write,  // comes with a pipe to read from, answers twice; mode_flags: 0 replace, 1 append, 2
-          // create new
+          // create new, 3 replace and keep the mode
   make_directory,
   move,
   copy,
@@ -413,10 +414,11 @@ enum class FileOp : std::uint8_t {
   archive_out,
   archive_in,  // comes with a descriptor to read the archive from
   // Of everything that was written, whatever `path` and `user` say:
-  changes,      // answers with ChangeList…
-  save,         // a tar stream for `restore` of another sandbox
-  restore,      // comes with a descriptor to read it from
-  open_before,  // what `path` was when the sandbox began
+  changes,       // answers with ChangeList…
+  save,          // a tar stream for `restore` of another sandbox
+  restore,       // comes with a descriptor to read it from
+  open_before,   // what `path` was when the sandbox began
+  change_owner,  // `other` is whose it will be
 };
 
 struct File {
@@ -429,9 +431,11 @@ struct File {
   std::uint32_t mode_flags = 0;
   std::uint64_t cursor = 0;
   std::uint32_t most = 0;
+  // Of a file that is written, instead of all whose names begin with `other`.
+  std::vector<std::string> attributes;
   template <class V>
   void fields(V& v) {
-    v(op), v(user), v(path), v(other), v(mode), v(mode_flags), v(cursor), v(most);
+    v(op), v(user), v(path), v(other), v(mode), v(mode_flags), v(cursor), v(most), v(attributes);
   }
 };
 

@@ -95,6 +95,52 @@ TEST_F(Files, AppendAndCreateNew) {
   EXPECT_EQ(must(box->read_file("/workspace/log")), "new");
 }
 
+TEST_F(Files, OverwritingKeepsPermissionsAndReplacesAttributes) {
+  auto box = sandbox();
+  auto put = [&](const FileAttributes& attributes) {
+    auto file =
+        must(box->open_write_with("/workspace/f", WriteMode::overwrite, 0644, "user", attributes));
+    UniqueFd pipe = file->take_pipe();
+    EXPECT_EQ(::write(pipe.get(), "x", 1), 1);
+    pipe.reset();
+    must(file->finish());
+    return must(box->stat("/workspace/f"));
+  };
+  EXPECT_EQ(put({}).mode, 0644U);
+  must(box->change_mode("/workspace/f", 0751));
+  std::map<std::string, std::string> wanted{{"user.a.x", "1"},
+                                            {"user.a.y", std::string(1000, 'v')}};
+  FileInfo info = put({"user.a.", wanted});
+  EXPECT_EQ(info.mode, 0751U);
+  EXPECT_EQ(info.attributes, wanted);
+  EXPECT_EQ(must(box->list("/workspace")).entries.at(0).attributes, wanted);
+  EXPECT_EQ(put({}).attributes, wanted);
+  wanted = {{"user.a.z", ""}};
+  EXPECT_EQ(put({"user.a.", wanted}).attributes, wanted);
+  EXPECT_TRUE(put({"user.a.", {}}).attributes.empty());
+  // Only those that users may set anyway.
+  FileAttributes foreign{"user.a.", {{"trusted.overlay.opaque", "y"}}};
+  EXPECT_TRUE(failed_with(
+      wait(box->open_write_with("/workspace/f", WriteMode::overwrite, 0644, "root", foreign)),
+      Errc::invalid));
+}
+
+TEST_F(Files, RootGivesFilesAway) {
+  auto box = sandbox();
+  must(box->make_directory("/0", 0755, "root"));
+  EXPECT_EQ(must(box->stat("/0")).uid, 0U);
+  EXPECT_TRUE(failed_with(wait(box->change_owner("/0", "user", "user")), Errc::denied));
+  must(box->change_owner("/0", "user", "root"));
+  EXPECT_EQ(must(box->stat("/0")).uid, 1000U);
+  EXPECT_TRUE(failed_with(wait(box->change_owner("/0", "nobody-here", "root")), Errc::invalid));
+  EXPECT_TRUE(failed_with(wait(box->change_owner("/no/such", "user", "root")), Errc::not_found));
+  // Not what a link leads to.
+  sh(*box, "ln -s /etc/passwd /workspace/link");
+  must(box->change_owner("/workspace/link", "root", "root"));
+  must(box->change_owner("/workspace/link", "user", "root"));
+  EXPECT_EQ(must(box->stat("/etc/passwd")).uid, 0U);
+}
+
 TEST_F(Files, ReadHasALimit) {
   auto box = sandbox();
   must(box->write_file("/workspace/big", std::string(5000, 'x')));
