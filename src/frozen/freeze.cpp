@@ -21,6 +21,9 @@ constexpr std::uint64_t kTextRoom = 4 << 20;
 // Runs that are shorter are not worth a mapping of their own.
 constexpr std::uint64_t kZeroRun = 64 * kPage;
 constexpr std::uint64_t kLongRun = 64 * kPage;
+// Runs that are shorter, of pages that changed, are patches, as long as these are few.
+constexpr std::uint64_t kShortRun = 16 * kPage;
+constexpr std::uint64_t kMostPatched = 4096 * kPage;
 constexpr std::uint64_t kFirstGap = 4 * kPage;
 constexpr std::uint32_t kRseqSignature = 0x53053053;
 
@@ -28,14 +31,17 @@ constexpr std::uint32_t kRseqSignature = 0x53053053;
 struct Desk {
   Header header;
   Piece pieces[kMostPieces];
+  Patch patches[kMostPatches];
+  std::uint64_t patched_bytes;
   alignas(8) char names[kMostNames];
   char text[kTextRoom];  // of /proc/self/maps
   PageFlags flags;
   std::uint64_t kept[kMostLayers];  // the layers that may be built upon
   std::uint64_t kept_count;
   std::uint64_t gap;  // What lies between two pages that changed and is not longer goes with them.
-  bool live;          // frozen as it stands: what files and layers hold is left there
-  bool thawed;        // the program came out of an image itself
+  bool may_patch;
+  bool live;    // frozen as it stands: what files and layers hold is left there
+  bool thawed;  // the program came out of an image itself
   std::uint64_t heap_begin, heap_end;                // of the program break
   std::uint64_t last_device, last_inode, last_file;  // of the name that was added last
 };
@@ -96,9 +102,18 @@ bool add_whole(Desk& desk, const Mapping& mapping) {
   }
 }
 
+bool add_patch(Desk& desk, std::uint64_t begin, std::uint64_t end) {
+  if (desk.header.patches == kMostPatches || desk.patched_bytes + (end - begin) > kMostPatched)
+    return false;
+  desk.patches[desk.header.patches++] = {begin, end - begin};
+  desk.patched_bytes += end - begin;
+  return true;
+}
+
 // Pages that the program has written to are its own; the others are what `rest` says, which is
 // described for the beginning of the mapping.
 bool add_changed(Desk& desk, const Mapping& mapping, Piece rest) {
+  bool may_patch = desk.may_patch && (mapping.protection & PROT_WRITE) != 0;
   auto add_rest = [&](std::uint64_t begin, std::uint64_t end) {
     Piece piece = rest;
     piece.begin = begin;
@@ -106,18 +121,25 @@ bool add_changed(Desk& desk, const Mapping& mapping, Piece rest) {
     if (rest.kind != Kind::zero) piece.offset += begin - mapping.begin;
     return add(desk, piece);
   };
+  std::uint64_t told = mapping.begin;  // so far
+  auto close_run = [&](std::uint64_t begin, std::uint64_t end) {
+    if (begin == end) return true;
+    if (may_patch && end - begin < kShortRun) return add_patch(desk, begin, end);
+    if (!add_rest(told, begin)) return false;
+    told = end;
+    return add(desk, piece_of(mapping, begin, end, Kind::pages));
+  };
   std::uint64_t begin = mapping.begin;  // of the run of own pages, which may be empty
   std::uint64_t end = mapping.begin;
   for (std::uint64_t at = mapping.begin; at < mapping.end; at += kPage) {
     if (!desk.flags.is_own(at)) continue;
     if (at - end > desk.gap || begin == end) {
-      if (!add(desk, piece_of(mapping, begin, end, Kind::pages)) || !add_rest(end, at))
-        return false;
+      if (!close_run(begin, end)) return false;
       begin = at;
     }
     end = at + kPage;
   }
-  return add(desk, piece_of(mapping, begin, end, Kind::pages)) && add_rest(end, mapping.end);
+  return close_run(begin, end) && add_rest(told, mapping.end);
 }
 
 // Where the layer is in the header; -1: it must not be built upon.
@@ -221,7 +243,8 @@ bool was_thawed(const Desk& desk) {
 
 int take_stock(Desk& desk) {
   auto own = reinterpret_cast<std::uint64_t>(&desk);
-  desk.header.pieces = desk.header.names = 0;
+  desk.header.pieces = desk.header.patches = desk.header.names = 0;
+  desk.patched_bytes = 0;
   desk.header.layer_count = 1;
   for (const char* at = desk.text; *at != '\0';) {
     Mapping mapping = read_mapping(at);
@@ -244,8 +267,13 @@ int take_stock(Desk& desk) {
   return whole ? 0 : -ENOENT;
 }
 
-// With more and more of what has not changed, until the table is large enough.
+// Then without patches, and with more and more of what has not changed, until the tables are large
+// enough.
 int take_stock_somehow(Desk& desk) {
+  desk.may_patch = true;
+  desk.gap = 0;
+  if (int done = take_stock(desk); done != -E2BIG) return done;
+  desk.may_patch = false;
   for (desk.gap = kFirstGap; desk.gap <= (1ULL << 30); desk.gap *= 8) {
     int done = take_stock(desk);
     if (done != -E2BIG) return done;
@@ -255,7 +283,10 @@ int take_stock_somehow(Desk& desk) {
 
 void lay_out(Desk& desk) {
   Header& header = desk.header;
-  std::uint64_t at = round_up(sizeof(Header) + header.pieces * sizeof(Piece) + header.names);
+  std::uint64_t at = round_up(sizeof(Header) + header.pieces * sizeof(Piece) +
+                              header.patches * sizeof(Patch) + header.names);
+  header.patched = at;
+  at += desk.patched_bytes;
   for (std::uint64_t i = 0; i < header.pieces; ++i) {
     Piece& piece = desk.pieces[i];
     if (piece.kind != Kind::pages || piece.source != 0) continue;
@@ -305,15 +336,32 @@ int write_pages(const Desk& desk, int descriptor, const Piece& piece, bool give_
   return 0;
 }
 
+int write_patches(const Desk& desk, int descriptor) {
+  constexpr std::uint64_t kAtOnce = 1024;  // as many as the kernel takes
+  const Header& header = desk.header;
+  for (std::uint64_t i = 0; i < header.patches; i += kAtOnce) {
+    std::uint64_t count = header.patches - i < kAtOnce ? header.patches - i : kAtOnce;
+    std::uint64_t bytes = 0;
+    for (std::uint64_t k = 0; k < count; ++k) bytes += desk.patches[i + k].bytes;
+    std::int64_t n = kernel(__NR_writev, descriptor, desk.patches + i, count);
+    if (n < 0) return static_cast<int>(n);
+    if (static_cast<std::uint64_t>(n) != bytes) return -ENOMEM;  // The file takes no more.
+  }
+  return 0;
+}
+
 int write_image(const Desk& desk, int descriptor, bool give_up) {
   const Header& header = desk.header;
   std::uint64_t table = header.pieces * sizeof(Piece);
+  std::uint64_t patches = header.patches * sizeof(Patch);
   int done = write_all(descriptor, address_of(&header), sizeof(header));
   if (done == 0) done = write_all(descriptor, address_of(desk.pieces), table);
+  if (done == 0) done = write_all(descriptor, address_of(desk.patches), patches);
   if (done == 0) done = write_all(descriptor, address_of(desk.names), header.names);
   static const char nothing[kPage]{};
-  std::uint64_t used = sizeof(header) + table + header.names;
+  std::uint64_t used = sizeof(header) + table + patches + header.names;
   if (done == 0) done = write_all(descriptor, address_of(nothing), round_up(used) - used);
+  if (done == 0) done = write_patches(desk, descriptor);
   for (std::uint64_t i = 0; i < header.pieces && done == 0; ++i) {
     const Piece& piece = desk.pieces[i];
     if (piece.kind == Kind::pages && piece.source == 0)

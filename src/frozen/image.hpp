@@ -1,6 +1,6 @@
-// What an image holds: this header, a table of pieces, the names of files, then pages. Written by
-// the program that was frozen and read by thaw, both inside a sandbox; numbers as the processor has
-// them.
+// What an image holds: this header, a table of pieces, one of patches, the names of files, then
+// pages. Written by the program that was frozen and read by thaw, both inside a sandbox; numbers as
+// the processor has them.
 //
 // A program that was made from an image and is frozen again writes only what it has changed: the
 // rest it leaves in the images it came from, the layers below.
@@ -11,9 +11,10 @@
 
 namespace asr::frozen {
 
-inline constexpr std::uint64_t kMagic = 0x32306e7a6f726661;  // "afrozn02"
+inline constexpr std::uint64_t kMagic = 0x33306e7a6f726661;  // "afrozn03"
 inline constexpr std::uint64_t kPage = 4096;
 inline constexpr std::uint32_t kMostPieces = 16384;
+inline constexpr std::uint32_t kMostPatches = 16384;
 inline constexpr std::uint32_t kMostNames = 1 << 20;  // bytes
 inline constexpr std::uint32_t kMostLayers = 8;
 inline constexpr int kSignals = 64;
@@ -49,6 +50,14 @@ struct Piece {
   std::uint64_t source = 0;  // of pages: which layer; of a file: where its name is
 };
 
+// A few pages within a piece that are other than the piece says. A mapping of their own would cost
+// more than copying them: they are read into place, all at once, in the order of the table. As
+// readv() takes it.
+struct Patch {
+  std::uint64_t begin = 0;
+  std::uint64_t bytes = 0;
+};
+
 // A file that was mapped: if it is another one now, the image does not come to life. The path
 // follows, with a zero at its end, then zeros up to a multiple of eight.
 struct FileName {
@@ -75,7 +84,9 @@ struct Header {
   std::uint64_t magic = kMagic;
   std::uint64_t size = 0;  // of the whole image
   std::uint64_t pieces = 0;
-  std::uint64_t names = 0;                 // bytes behind the pieces
+  std::uint64_t patches = 0;               // behind the pieces
+  std::uint64_t patched = 0;               // where in the image their pages begin
+  std::uint64_t names = 0;                 // bytes behind the patches
   std::uint64_t layer_count = 1;           // this one included
   std::uint64_t layers[kMostLayers] = {};  // their numbers, this one first
   std::uint64_t stack_begin = 0;           // what of the stack was in use; zero: it is a piece

@@ -92,8 +92,12 @@ int open_same(const FileName& name, int flags) {
   return static_cast<int>(file);
 }
 
+const Patch* patches_of(const Header& header, const Piece* pieces) {
+  return reinterpret_cast<const Patch*>(pieces + header.pieces);
+}
+
 void put_in_place(const Header& header, const Piece* pieces) {
-  const auto* names = reinterpret_cast<const char*>(pieces + header.pieces);
+  const auto* names = reinterpret_cast<const char*>(patches_of(header, pieces) + header.patches);
   int file = -1;  // that was opened last
   std::uint64_t opened = 0;
   int opened_for = -1;
@@ -123,6 +127,19 @@ void put_in_place(const Header& header, const Piece* pieces) {
   if (header.stack_begin != 0)
     take(header.stack_begin - kGrowth, kGrowth, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
          -1, 0);
+}
+
+void read_patches(const Header& header, const Patch* patches) {
+  constexpr std::uint64_t kAtOnce = 1024;  // as many as the kernel takes
+  std::uint64_t offset = header.patched;
+  for (std::uint64_t i = 0; i < header.patches; i += kAtOnce) {
+    std::uint64_t count = header.patches - i < kAtOnce ? header.patches - i : kAtOnce;
+    std::uint64_t bytes = 0;
+    for (std::uint64_t k = 0; k < count; ++k) bytes += patches[i + k].bytes;
+    std::int64_t n = kernel(__NR_preadv, kImageDescriptor, patches + i, count, offset, 0);
+    demand(n == static_cast<std::int64_t>(bytes));
+    offset += bytes;
+  }
 }
 
 void restore_thread(const Header& header) {
@@ -166,14 +183,16 @@ extern "C" [[noreturn]] void asr_thaw(const std::uint64_t* stack) {
   Birth birth = look_around(stack);
   demand(birth.vdso != 0 && birth.stack_end != 0);
   // Only the first page tells how long the table is.
-  std::uint64_t room = round_up(sizeof(Header) + kMostPieces * sizeof(Piece) + kMostNames);
+  std::uint64_t room = round_up(sizeof(Header) + kMostPieces * sizeof(Piece) +
+                                kMostPatches * sizeof(Patch) + kMostNames);
   take(kTable, room, PROT_READ, MAP_PRIVATE, kImageDescriptor, 0);
   const auto& header = *reinterpret_cast<const Header*>(kTable);
   const auto* pieces = reinterpret_cast<const Piece*>(kTable + sizeof(Header));
-  demand(header.magic == kMagic && header.pieces <= kMostPieces && header.names <= kMostNames &&
-         header.layer_count <= kMostLayers);
+  demand(header.magic == kMagic && header.pieces <= kMostPieces && header.patches <= kMostPatches &&
+         header.names <= kMostNames && header.layer_count <= kMostLayers);
   move_kernel_pieces(header, pieces, birth);
   put_in_place(header, pieces);
+  read_patches(header, patches_of(header, pieces));
   for (std::uint64_t i = 0; i < header.layer_count; ++i) kernel(__NR_close, kImageDescriptor + i);
   if (birth.name != nullptr) kernel(__NR_prctl, PR_SET_NAME, last_part(birth.name), 0, 0, 0);
   restore_thread(header);

@@ -47,6 +47,7 @@ while IFS=' ' read -r -u "$__channel" __op __id __length; do
   # Bytes, not letters: the length counts those.
   LC_ALL=C IFS= read -r -N "$__length" -u "$__channel" __code
   [ "$__op" != complete ] || __complete "$__id" "$__code"
+  [ "$__op" != environ ] || eval "$__code"
   [ "$__op" = execute ] || continue
   __count=$((__count + 1))
   __began=$((${EPOCHREALTIME//[.,]/} - 20000))  # The clock of files is coarse.

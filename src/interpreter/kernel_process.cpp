@@ -72,14 +72,19 @@ Error why_not(const Language& language, const Result<ExitStatus>& status) {
                "look at the variables of the session, and at what was changed in its environment");
 }
 
-asio::awaitable<Result<KernelProcess>> attempt(std::shared_ptr<Sandbox> sandbox, KernelStart how) {
+asio::awaitable<Result<KernelProcess>> begin(std::shared_ptr<Sandbox> sandbox, KernelStart how) {
   Command command = kernel_command(*how.language, how.frozen);
   command.env = std::move(how.env);
   command.cwd = std::move(how.cwd);
   auto starting = sandbox->start(std::move(command));
-  auto kernel = std::make_shared<KernelProcess>();
-  kernel->process = std::shared_ptr<Execution>(CO_TRY(co_await std::move(starting)));
-  kernel->frozen = how.frozen;
+  KernelProcess kernel;
+  kernel.process = std::shared_ptr<Execution>(CO_TRY(co_await std::move(starting)));
+  kernel.frozen = how.frozen;
+  co_return kernel;
+}
+
+asio::awaitable<Result<KernelProcess>> finish(KernelProcess begun, KernelStart how) {
+  auto kernel = std::make_shared<KernelProcess>(std::move(begun));
   Result<void> greeted;
   if (!how.frozen && !how.language->is_brought()) {
     auto greeting = kernel->process->write_stdin(kernel_greeting(*how.language));
@@ -102,6 +107,13 @@ asio::awaitable<Result<KernelProcess>> attempt(std::shared_ptr<Sandbox> sandbox,
   co_return fail(why_not(*how.language, status));
 }
 
+asio::awaitable<Result<KernelProcess>> attempt(std::shared_ptr<Sandbox> sandbox, KernelStart how) {
+  auto beginning = begin(std::move(sandbox), how);
+  KernelProcess begun = CO_TRY(co_await std::move(beginning));
+  auto finishing = finish(std::move(begun), std::move(how));
+  co_return co_await std::move(finishing);
+}
+
 }  // namespace
 
 void end_when_late(asio::steady_timer& patience, std::shared_ptr<Execution> process) {
@@ -110,13 +122,19 @@ void end_when_late(asio::steady_timer& patience, std::shared_ptr<Execution> proc
   });
 }
 
-asio::awaitable<Result<KernelProcess>> thaw_kernel(std::shared_ptr<Sandbox> sandbox,
+asio::awaitable<Result<KernelProcess>> begin_thaw(std::shared_ptr<Sandbox> sandbox,
+                                                  KernelStart how) {
+  return begin(std::move(sandbox), std::move(how));
+}
+
+asio::awaitable<Result<KernelProcess>> finish_thaw(KernelProcess begun,
+                                                   std::shared_ptr<Sandbox> sandbox,
                                                    KernelStart how) {
   // Once in some thousand times the kernel puts the new process's own things where the image's must
   // be, and each time elsewhere.
   constexpr int kTries = 4;
   for (int i = 0; i < kTries; ++i) {
-    auto trying = attempt(sandbox, how);
+    auto trying = i == 0 ? finish(std::move(begun), how) : attempt(sandbox, how);
     auto kernel = co_await std::move(trying);
     if (kernel || kernel.error().code != Errc::invalid) co_return kernel;
   }

@@ -31,8 +31,12 @@ struct KernelStart {
 asio::awaitable<Result<KernelProcess>> start_kernel(std::shared_ptr<Sandbox> sandbox,
                                                     KernelStart how);
 
-// Only from its image. Errc::unsupported if that does not come to life there.
-asio::awaitable<Result<KernelProcess>> thaw_kernel(std::shared_ptr<Sandbox> sandbox,
+// Only from its image, in two steps: first there is a process, which can be kept, then it is ready.
+// Errc::unsupported if the image does not come to life there.
+asio::awaitable<Result<KernelProcess>> begin_thaw(std::shared_ptr<Sandbox> sandbox,
+                                                  KernelStart how);
+asio::awaitable<Result<KernelProcess>> finish_thaw(KernelProcess begun,
+                                                   std::shared_ptr<Sandbox> sandbox,
                                                    KernelStart how);
 
 // Ends whoever says nothing until the timer is over, unless the timer is ended first.

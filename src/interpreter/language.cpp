@@ -134,4 +134,24 @@ std::string kernel_greeting(const Language& language) {
   return std::to_string(language.kernel.size()) + "\n" + std::string(language.kernel);
 }
 
+std::string environ_text(const Language& language, const json::object& variables) {
+  if (language.name != "bash") return to_text(variables);
+  std::string text;
+  for (const auto& [name, value] : variables) {
+    auto is_plain = [](char c) {
+      return is_small_letter(c) || is_digit(c) || c == '_' || (c >= 'A' && c <= 'Z');
+    };
+    if (name.empty() || is_digit(name[0]) || !std::all_of(name.begin(), name.end(), is_plain))
+      continue;  // No shell has such a variable.
+    if (!value.is_string()) {
+      text += "unset " + std::string(name) + "\n";
+      continue;
+    }
+    text += "export " + std::string(name) + "='";
+    for (char c : value.get_string()) text += c == '\'' ? "'\\''" : std::string(1, c);
+    text += "'\n";
+  }
+  return text;
+}
+
 }  // namespace asr

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/command.hpp"
+#include "net/json.hpp"
 
 namespace asr {
 
@@ -43,5 +44,9 @@ LanguagePtr possible_language(std::string_view name);
 // after that or is brought by the environment.
 Command kernel_command(const Language& language, std::shared_ptr<const FrozenProgram> frozen);
 std::string kernel_greeting(const Language& language);
+
+// What goes with the request "environ": names and their values, null for those that are to go.
+// JSON, but for Bash, which would have to be taught to read it.
+std::string environ_text(const Language& language, const json::object& variables);
 
 }  // namespace asr

@@ -282,7 +282,12 @@ async function work() {
   for (let next = queue.shift(); next; next = queue.shift()) {
     const [op, id, payload] = next;
     if (op === 'execute') await execute(id, payload.toString());
-    else if (op === 'environ') Object.assign(process.env, JSON.parse(payload.toString()));
+    else if (op === 'environ') {
+      for (const [name, value] of Object.entries(JSON.parse(payload.toString()))) {
+        if (value === null) delete process.env[name];
+        else process.env[name] = value;
+      }
+    }
     else if (op === 'complete') say('completions', { id, matches: completions(payload.toString()) });
   }
   busy = false;

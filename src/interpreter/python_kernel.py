@@ -441,7 +441,11 @@ class Kernel:
                 if op == "execute":
                     self.execute(number, payload.decode("utf-8", "replace"))
                 elif op == "environ":
-                    os.environ.update(json.loads(payload))
+                    for name, value in json.loads(payload).items():
+                        if value is None:
+                            os.environ.pop(name, None)
+                        else:
+                            os.environ[name] = value
                 elif op == "complete":
                     self.complete(number, payload.decode("utf-8", "replace"))
                 elif op == "save":
