@@ -169,7 +169,56 @@ CREATE INDEX sessions_keeping ON sessions (owner, ended_ms, id)
   WHERE keep_artifacts = 1 AND ended_ms IS NOT NULL;
 )sql";
 
-constexpr std::array kMigrations{kFirst, kKeptArtifacts};
+// While a session is paused its time stands still: what is left of it.
+constexpr std::string_view kTimeLeft = R"sql(
+ALTER TABLE sessions ADD COLUMN left_ms INTEGER NOT NULL DEFAULT 0;
+)sql";
+
+constexpr std::string_view kSecretsAndTemplates = R"sql(
+CREATE TABLE secrets (
+  id TEXT NOT NULL PRIMARY KEY,
+  owner TEXT NOT NULL,
+  name TEXT NOT NULL,
+  version INTEGER NOT NULL,
+  metadata TEXT NOT NULL,
+  created_ms INTEGER NOT NULL,
+  updated_ms INTEGER NOT NULL,
+  sealed BLOB NOT NULL,
+  UNIQUE (owner, name)
+) STRICT;
+
+CREATE TABLE templates (
+  id TEXT NOT NULL PRIMARY KEY,
+  owner TEXT NOT NULL,
+  name TEXT NOT NULL,
+  public INTEGER NOT NULL CHECK (public IN (0, 1)),
+  created_ms INTEGER NOT NULL,
+  updated_ms INTEGER NOT NULL,
+  UNIQUE (owner, name)
+) STRICT;
+
+CREATE TABLE template_builds (
+  id TEXT NOT NULL PRIMARY KEY,
+  template TEXT NOT NULL REFERENCES templates (id) ON DELETE CASCADE,
+  state TEXT NOT NULL CHECK (state IN ('waiting', 'building', 'ready', 'error')),
+  reason TEXT NOT NULL,
+  created_ms INTEGER NOT NULL,
+  ended_ms INTEGER NOT NULL,
+  spec TEXT NOT NULL,
+  log TEXT NOT NULL
+) STRICT;
+CREATE INDEX template_builds_by_template ON template_builds (template, created_ms DESC, id);
+
+CREATE TABLE template_tags (
+  template TEXT NOT NULL REFERENCES templates (id) ON DELETE CASCADE,
+  tag TEXT NOT NULL,
+  build TEXT NOT NULL REFERENCES template_builds (id) ON DELETE CASCADE,
+  created_ms INTEGER NOT NULL,
+  PRIMARY KEY (template, tag)
+) STRICT, WITHOUT ROWID;
+)sql";
+
+constexpr std::array kMigrations{kFirst, kKeptArtifacts, kTimeLeft, kSecretsAndTemplates};
 
 Result<std::int64_t> number(Database& database, std::string_view pragma) {
   Statement statement = TRY(database.query(pragma));

@@ -3,6 +3,7 @@
 #include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <openssl/rand.h>
 
 #include <limits>
@@ -96,6 +97,20 @@ Result<std::string> SecretBox::open(std::string_view sealed, std::string_view co
     return refuse();
   }
   return plain;
+}
+
+std::string SecretBox::mac(std::string_view text) const {
+  static constexpr std::string_view kPurpose = "message authentication";
+  SecretKey derived;
+  std::string out(derived.size(), '\0');
+  unsigned size = 0;
+  bool made = HMAC(sha_256(), key_.data(), length(key_.size()), bytes(kPurpose), kPurpose.size(),
+                   derived.data(), &size) != nullptr &&
+              HMAC(sha_256(), derived.data(), length(derived.size()), bytes(text), text.size(),
+                   bytes(out), &size) != nullptr;
+  OPENSSL_cleanse(derived.data(), derived.size());
+  require(made && size == out.size() ? 1 : 0);
+  return out;
 }
 
 SecretKey random_secret_key() {

@@ -67,5 +67,17 @@ TEST(Digest, EqualityIsEquality) {
   EXPECT_FALSE(constant_time_equal("", "a"));
 }
 
+TEST(SecretBox, MacBelongsToKeyAndText) {
+  SecretKey key{};
+  SecretBox box(key);
+  SecretBox same(key);
+  SecretBox other(random_secret_key());
+  EXPECT_EQ(box.mac("text").size(), 32U);
+  EXPECT_EQ(box.mac("text"), same.mac("text"));
+  EXPECT_NE(box.mac("text"), box.mac("texT"));
+  EXPECT_NE(box.mac("text"), other.mac("text"));
+  EXPECT_NE(box.mac(""), other.mac(""));
+}
+
 }  // namespace
 }  // namespace asr

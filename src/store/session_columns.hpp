@@ -9,7 +9,8 @@ namespace asr {
 
 constexpr std::string_view kSessionColumns =
     "id, owner, provider, environment, state, persistent, keep_artifacts, created_ms, expires_ms,"
-    " idle_ms, active_ms, ended_ms, end_reason, url, labels, sandbox, isolation, sealed, spec";
+    " left_ms, idle_ms, active_ms, ended_ms, end_reason, url, labels, sandbox, isolation, sealed, "
+    "spec";
 
 void read_session(const Statement& row, SessionRecord& record);
 

@@ -54,28 +54,48 @@ void add_filter(Query& query, const SessionFilter& filter) {
   if (!filter.states.empty()) query.where_any("state", filter.states);
   if (!filter.environment.empty()) query.where("environment = ?", {filter.environment});
   if (!filter.provider.empty()) query.where("provider = ?", {filter.provider});
+  if (filter.created_after_ms) query.where("created_ms > ?", {*filter.created_after_ms});
   for (const auto& [name, value] : filter.labels)
     query.where("id IN (SELECT session FROM session_labels WHERE name = ? AND value = ?)",
                 {name, value});
 }
 
+Result<void> check(const SessionFilter& filter) {
+  if (filter.states.size() > kMostConditions || filter.labels.size() > kMostConditions)
+    return fail(Errc::invalid, "too many states or labels to look for");
+  return {};
+}
+
 }  // namespace
+
+Result<std::int64_t> count_sessions(Database& database, const SessionFilter& filter) {
+  TRY(check(filter));
+  Query query("SELECT count(*) FROM sessions");
+  add_filter(query, filter);
+  Statement statement = TRY(query.prepare(database));
+  std::int64_t count = 0;
+  if (TRY(statement.next())) statement.read(count);
+  return count;
+}
 
 Result<SessionPage> list_sessions(Database& database, const SessionFilter& filter) {
   std::int64_t limit = TRY(checked_limit(filter.limit));
-  if (filter.states.size() > kMostConditions || filter.labels.size() > kMostConditions)
-    return fail(Errc::invalid, "too many states or labels to look for");
+  TRY(check(filter));
   Position last;
   if (!filter.cursor.empty()) last = TRY(from_cursor(filter.cursor));
 
   Query query("SELECT " + std::string(kSessionColumns) + " FROM sessions");
   add_filter(query, filter);
+  bool newest_first = filter.order == SessionFilter::Order::newest_first;
   // The first half alone is what the index understands.
   if (!filter.cursor.empty())
-    query.where("created_ms <= ? AND (created_ms < ? OR id > ?)",
+    query.where(newest_first ? "created_ms <= ? AND (created_ms < ? OR id > ?)"
+                             : "created_ms >= ? AND (created_ms > ? OR id > ?)",
                 {last.created_ms, last.created_ms, last.id});
   // One more than asked for tells whether there is another page.
-  query.end(" ORDER BY created_ms DESC, id LIMIT ?", limit + 1);
+  query.end(
+      newest_first ? " ORDER BY created_ms DESC, id LIMIT ?" : " ORDER BY created_ms, id LIMIT ?",
+      limit + 1);
 
   Statement statement = TRY(query.prepare(database));
   SessionPage page{TRY(remaining_rows(statement, read_session)), {}};

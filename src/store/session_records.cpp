@@ -36,19 +36,19 @@ Result<void> check_labels(Database& database, std::string_view labels) {
 
 void read_session(const Statement& row, SessionRecord& r) {
   row.read(r.id, r.owner, r.provider, r.environment, r.state, r.persistent, r.keep_artifacts,
-           r.created_ms, r.expires_ms, r.idle_ms, r.active_ms, r.ended_ms, r.end_reason, r.url,
-           r.labels, r.sandbox, r.isolation, r.sealed, r.spec);
+           r.created_ms, r.expires_ms, r.left_ms, r.idle_ms, r.active_ms, r.ended_ms, r.end_reason,
+           r.url, r.labels, r.sandbox, r.isolation, r.sealed, r.spec);
 }
 
 Result<void> insert_session(Database& database, const SessionRecord& r) {
   static const std::string kInsert = "INSERT INTO sessions (" + std::string(kSessionColumns) +
                                      ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12,"
-                                     " ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
+                                     " ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)";
   TRY(check_labels(database, r.labels));
   TRY(database.execute(kInsert, r.id, r.owner, r.provider, r.environment, r.state, r.persistent,
-                       r.keep_artifacts, r.created_ms, r.expires_ms, r.idle_ms, r.active_ms,
-                       r.ended_ms, r.end_reason, r.url, r.labels, r.sandbox, r.isolation,
-                       Blob{r.sealed}, r.spec));
+                       r.keep_artifacts, r.created_ms, r.expires_ms, r.left_ms, r.idle_ms,
+                       r.active_ms, r.ended_ms, r.end_reason, r.url, r.labels, r.sandbox,
+                       r.isolation, Blob{r.sealed}, r.spec));
   return index_labels(database, r.id, r.labels);
 }
 
@@ -71,6 +71,13 @@ Result<void> update_session_times(Database& database, std::string_view id, std::
       database, named(id),
       "UPDATE sessions SET expires_ms = ?2, idle_ms = ?3, active_ms = ?4 WHERE id = ?1", id,
       expires_ms, idle_ms, active_ms);
+}
+
+Result<void> update_session_rest(Database& database, std::string_view id, std::string_view state,
+                                 std::int64_t expires_ms, std::int64_t left_ms) {
+  return change_one(database, named(id),
+                    "UPDATE sessions SET state = ?2, expires_ms = ?3, left_ms = ?4 WHERE id = ?1",
+                    id, state, expires_ms, left_ms);
 }
 
 Result<void> update_session_labels(Database& database, std::string_view id,

@@ -31,6 +31,7 @@ struct SessionRecord {
   bool keep_artifacts = false;  // when it ends
   std::int64_t created_ms = 0;
   std::int64_t expires_ms = 0;  // 0: never
+  std::int64_t left_ms = 0;     // of its time, while it is paused; 0: no end was set
   std::int64_t idle_ms = 0;     // how long it may be idle; 0: for ever
   std::int64_t active_ms = 0;   // when it was last used
   std::optional<std::int64_t> ended_ms;
@@ -47,6 +48,9 @@ Result<void> update_session_state(Database& database, std::string_view id, std::
                                   std::string_view reason, std::optional<std::int64_t> ended_ms);
 Result<void> update_session_times(Database& database, std::string_view id, std::int64_t expires_ms,
                                   std::int64_t idle_ms, std::int64_t active_ms);
+// It is paused, or goes on.
+Result<void> update_session_rest(Database& database, std::string_view id, std::string_view state,
+                                 std::int64_t expires_ms, std::int64_t left_ms);
 Result<void> update_session_labels(Database& database, std::string_view id,
                                    std::string_view labels);
 Result<void> update_session_sandbox(Database& database, std::string_view id,
@@ -80,15 +84,19 @@ struct SessionFilter {
   std::map<std::string, std::string> labels;  // every one of these
   std::string environment;                    // empty: any
   std::string provider;                       // empty: any
+  std::optional<std::int64_t> created_after_ms;
+  enum class Order { newest_first, oldest_first } order = Order::newest_first;
   std::int64_t limit = 100;
-  std::string cursor;  // from the page before; empty: the first page
+  std::string cursor;  // from the page before, of the same order; empty: the first page
 };
 
 struct SessionPage {
-  std::vector<SessionRecord> sessions;  // the newest first; of the same time, by id
+  std::vector<SessionRecord> sessions;  // in their order; of the same time, by id
   std::string cursor;                   // empty: this was the last page
 };
 
 Result<SessionPage> list_sessions(Database& database, const SessionFilter& filter);
+// How many fit, whatever the page.
+Result<std::int64_t> count_sessions(Database& database, const SessionFilter& filter);
 
 }  // namespace asr
