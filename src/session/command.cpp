@@ -97,6 +97,7 @@ SessionCommand::SessionCommand(asio::any_io_executor executor, JournaledCommand 
     return value && value->is_string() ? std::string(value->get_string()) : std::string();
   };
   request_.command.cwd = text_in("cwd");
+  request_.tag = text_in("tag");
   if (std::string user = text_in("user"); !user.empty()) request_.command.user = std::move(user);
   if (const json::value* names = about.if_contains("env"); names && names->is_array())
     for (const json::value& name : names->get_array())
@@ -117,6 +118,7 @@ json::object SessionCommand::about() const {
   json::array names;
   for (const std::string& name : request_.env_names) names.emplace_back(repair_utf8(name));
   if (!names.empty()) about["env"] = std::move(names);
+  if (!request_.tag.empty()) about["tag"] = repair_utf8(request_.tag);
   if (!request_.history) about["no_history"] = true;
   return about;
 }
@@ -146,6 +148,7 @@ asio::awaitable<Result<void>> SessionCommand::start(std::shared_ptr<Sandbox> san
   began_ = Bell::Clock::now();
   auto starting = sandbox->start(request_.command);
   execution_ = CO_TRY(co_await std::move(starting));
+  pid_ = execution_->pid();
   if (request_.background) {
     journal_->began(number_, about());
     auto keeping = keep(execution_);
@@ -153,6 +156,7 @@ asio::awaitable<Result<void>> SessionCommand::start(std::shared_ptr<Sandbox> san
   } else {
     in_journal_ = false;  // Until it has lasted, or ended.
   }
+  auto running = execution_;  // One that has ended already is dropped by whoever follows it.
   asio::co_spawn(executor_, follow(std::move(ended)), asio::detached);
   if (!request_.stdin_data.empty()) {
     // A program that does not read its input, or is gone already, is not our failure.
@@ -164,7 +168,7 @@ asio::awaitable<Result<void>> SessionCommand::start(std::shared_ptr<Sandbox> san
       (void)co_await execution->write_stdin(std::move(bytes));
       if (and_close) (void)co_await execution->close_stdin();
     };
-    asio::co_spawn(executor_, feed(execution_, std::move(data), close), asio::detached);
+    asio::co_spawn(executor_, feed(std::move(running), std::move(data), close), asio::detached);
   }
   co_return Result<void>();
 }
@@ -187,6 +191,7 @@ asio::awaitable<void> SessionCommand::keep(std::shared_ptr<Execution> execution)
 
 void SessionCommand::go_on(std::shared_ptr<Execution> execution, std::function<void()> ended) {
   execution_ = std::move(execution);
+  pid_ = execution_->pid();
   asio::co_spawn(executor_, follow(std::move(ended)), asio::detached);
 }
 
@@ -220,6 +225,7 @@ asio::awaitable<void> SessionCommand::follow(std::function<void()> ended) {
   lost.exit_code = 137;
   lost.signal = 9;
   status_ = status ? *status : lost;
+  ended_at_ = Bell::Clock::now();
   if (count_connections_) {
     connections_ = difference(connections_, count_connections_());
   }
@@ -252,6 +258,7 @@ SessionCommand::Reader::~Reader() {
 void SessionCommand::Reader::advance(std::uint64_t offset) {
   bool was_behind = command_->is_somebody_behind();
   command_->readers_[this] = offset;
+  command_->heard_ = std::max(command_->heard_, offset);
   if (was_behind && !command_->is_somebody_behind()) command_->changed_.ring();
 }
 

@@ -40,6 +40,10 @@ class SessionCommand : public std::enable_shared_from_this<SessionCommand> {
   const std::optional<ExitStatus>& status() const noexcept { return status_; }
   bool is_running() const noexcept { return !status_; }
   std::int64_t started_us() const noexcept { return started_us_; }
+  std::int32_t pid() const noexcept { return pid_; }  // as seen inside; 0: not known any more
+  // How far anybody has read so far: whoever goes on there hears nothing twice.
+  std::uint64_t heard() const noexcept { return heard_; }
+  Bell::Clock::time_point ended_at() const noexcept { return ended_at_; }  // once it has
   const CommandRequest& request() const noexcept { return request_; }
   std::uint64_t stdin_bytes() const noexcept { return stdin_bytes_; }  // that were given to it
 
@@ -107,6 +111,9 @@ class SessionCommand : public std::enable_shared_from_this<SessionCommand> {
   bool in_journal_ = true;
   std::int64_t started_us_ = 0;
   std::uint64_t stdin_bytes_ = 0;
+  std::int32_t pid_ = 0;
+  std::uint64_t heard_ = 0;
+  Bell::Clock::time_point ended_at_;
   Bell::Clock::time_point began_;
 };
 

@@ -76,8 +76,17 @@ Result<bool> read_whole(int file, char* to, std::size_t size) {
 }  // namespace
 
 CommandJournal::CommandJournal(std::filesystem::path file,
-                               std::function<void(const Error&)> complain)
-    : path_(std::move(file)), complain_(std::move(complain)), look_at_(kNotWorthIt) {}
+                               std::function<void(const Error&)> complain,
+                               std::shared_ptr<Spool> spool)
+    : path_(std::move(file)), complain_(std::move(complain)), look_at_(kNotWorthIt) {
+  if (spool) young_.emplace(std::move(spool), path_);
+}
+
+void CommandJournal::move_out() {
+  if (!young_ || sealed_) return;
+  if (auto moved = young_->move_out(); !moved) complain_(moved.error());
+  young_.reset();
+}
 
 Result<void> CommandJournal::open() {
   if (file_) return {};
@@ -106,6 +115,11 @@ void CommandJournal::flush() {
 
 void CommandJournal::write(std::string_view first, std::string_view second) {
   if (sealed_) return;
+  if (young_ && young_->has_room(first.size() + second.size())) {
+    if (auto kept = young_->append(first, second); !kept) complain_(kept.error());
+    return;
+  }
+  move_out();
   if (auto opened = open(); !opened) return complain_(opened.error());
   std::array<iovec, 2> parts{{{const_cast<char*>(first.data()), first.size()},
                               {const_cast<char*>(second.data()), second.size()}}};

@@ -14,6 +14,7 @@
 #include "engine/command.hpp"
 #include "net/json.hpp"
 #include "session/output_log.hpp"
+#include "session/spool.hpp"
 
 namespace asr {
 
@@ -32,8 +33,9 @@ struct JournaledCommand {
 class CommandJournal {
  public:
   // Nothing is made before something is written. `complain` hears of what cannot be written: it
-  // is lost with the process then, and nothing else.
-  CommandJournal(std::filesystem::path file, std::function<void(const Error&)> complain);
+  // is lost with the process then, and nothing else. `spool`: where it begins if it is new.
+  CommandJournal(std::filesystem::path file, std::function<void(const Error&)> complain,
+                 std::shared_ptr<Spool> spool = nullptr);
 
   void began(std::uint64_t number, const json::object& about, std::uint64_t first_offset = 0);
   void wrote(std::uint64_t number, OutputChunk::Stream stream, std::string_view data);
@@ -52,9 +54,15 @@ class CommandJournal {
   // Writes into a file beside it and puts that in its place, if that saves half of it.
   void save_room(std::size_t wanted_bytes, const std::function<void(CommandJournal&)>& everything);
 
+  void move_out();                          // From now on it has a file of its own.
   void close() noexcept { file_.reset(); }  // Until the next write.
   // From now on it belongs to the next life of the server: nothing more is written.
   void seal() noexcept { sealed_ = true; }
+  // Nobody wants what is in the spool, and nothing more is written.
+  void drop() noexcept {
+    sealed_ = true;
+    young_.reset();
+  }
 
   // A record that was not written to its end is the last one, and cut off. No file: nothing.
   static Result<std::vector<JournaledCommand>> read(const std::filesystem::path& file,
@@ -69,6 +77,7 @@ class CommandJournal {
   std::filesystem::path path_;
   std::function<void(const Error&)> complain_;
   std::function<void()> tidy_;
+  std::optional<SpooledFile> young_;  // until it is worth a file
   UniqueFd file_;
   std::size_t size_ = 0;
   std::size_t look_at_;  // this size

@@ -110,10 +110,17 @@ asio::awaitable<void> Context::take_over(KernelProcess kernel) {
   frozen_ = std::move(kernel.frozen);
   events_ = std::move(kernel.events);
   version_ = std::move(kernel.version);
-  // Where sandboxes end with the server there is nothing to be done about it.
-  auto keeping = process_->keep("i:" + language_->name + ":" + id_);
-  (void)co_await std::move(keeping);
+  if (process_->label().empty()) {
+    auto keeping = keep(process_);
+    co_await std::move(keeping);
+  }
   had_one_ = true;
+}
+
+// Where sandboxes end with the server there is nothing to be done about it.
+asio::awaitable<void> Context::keep(std::shared_ptr<Execution> process) {
+  auto keeping = process->keep("i:" + language_->name + ":" + id_);
+  (void)co_await std::move(keeping);
 }
 
 // An interpreter that has died since the last cell is replaced, once.
@@ -128,7 +135,7 @@ asio::awaitable<Result<void>> Context::send_cell(std::shared_ptr<Sandbox> sandbo
     if (!turn->cell.env.empty()) {
       json::object env;
       for (const auto& [name, value] : turn->cell.env) env[name] = value;
-      text = kernel_request("environ", last_cell_, to_text(env));
+      text = kernel_request("environ", last_cell_, environ_text(*language_, env));
     }
     text += kernel_request("execute", ++last_cell_, turn->cell.code);
     auto process = process_;
@@ -145,17 +152,37 @@ asio::awaitable<Result<void>> Context::send_cell(std::shared_ptr<Sandbox> sandbo
   }
 }
 
+// What the session says of these variables holds again; others are gone.
+asio::awaitable<void> Context::take_back_env(TurnPtr turn) {
+  auto process = process_;
+  if (!process) co_return;
+  json::object env;
+  for (const auto& [name, value] : turn->cell.env) {
+    auto before = env_.find(name);
+    env[name] = before == env_.end() ? json::value(nullptr) : json::value(before->second);
+  }
+  std::string text = kernel_request("environ", last_cell_, environ_text(*language_, env));
+  auto sending = process->write_stdin(std::move(text));
+  (void)co_await std::move(sending);
+}
+
 asio::awaitable<Result<CellAnswer>> Context::execute(std::shared_ptr<Sandbox> sandbox, Cell cell,
                                                      Listen listen) {
   auto self = shared_from_this();
   auto taking = take_turn();
   co_await std::move(taking);
   if (closed_) co_return fail(Errc::gone, "the context was removed");
+  if (cell.admit && !cell.admit()) {
+    taken_ = false;
+    changed_.ring();
+    co_return fail(Errc::gone, "nobody waits for the cell any more");
+  }
   ScopeExit give_back([this] {
     taken_ = false;
     running_ = 0;
     changed_.ring();
   });
+  if (not_revived_) co_return fail(*not_revived_);
   auto turn = std::make_shared<Turn>(Turn{std::move(cell), {}, std::move(listen)});
   CellAnswer& answer = turn->answer;
   interrupted_ = timed_out_ = asks_ = false;
@@ -168,6 +195,10 @@ asio::awaitable<Result<CellAnswer>> Context::execute(std::shared_ptr<Sandbox> sa
                    asio::detached);
   auto attending = attend(turn);
   co_await std::move(attending);
+  if (turn->cell.env_for_it_alone && !turn->cell.env.empty()) {
+    auto taking_back = take_back_env(turn);
+    co_await std::move(taking_back);
+  }
   if (turn->cell.effects) {
     auto telling = tell_effects(turn);
     co_await std::move(telling);
@@ -368,7 +399,7 @@ asio::awaitable<Result<std::vector<std::string>>> Context::complete(
     std::shared_ptr<Sandbox> sandbox, std::string text) {
   auto self = shared_from_this();
   std::vector<std::string> matches;
-  if (taken_) co_return matches;  // A cell runs: nobody waits for names.
+  if (taken_ || not_revived_) co_return matches;  // A cell runs: nobody waits for names.
   taken_ = true;
   ScopeExit give_back([this] {
     taken_ = false;
@@ -409,6 +440,9 @@ asio::awaitable<Result<std::vector<std::string>>> Context::complete(
 
 asio::awaitable<void> Context::restart() {
   auto self = shared_from_this();
+  while (reviving_) co_await changed_.wait();
+  if (not_revived_) had_one_ = false;
+  not_revived_.reset();
   auto process = process_;
   if (!process) co_return;
   if (running_ != 0) interrupted_ = true;
@@ -430,9 +464,9 @@ json::object Context::describe() const {
           {"language", language_->name},
           {"cwd", cwd_.empty() ? "/workspace" : cwd_},
           {"version", version_.empty() ? json::value(nullptr) : json::value(version_)},
-          {"state", running_ != 0 ? "busy"
-                    : process_    ? "ready"
-                                  : "idle"},
+          {"state", running_ != 0           ? "busy"
+                    : process_ || reviving_ ? "ready"
+                                            : "idle"},
           {"execution_count", count_}};
 }
 

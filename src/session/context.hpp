@@ -23,8 +23,10 @@ struct Cell {
   std::string code;
   std::chrono::milliseconds timeout{0};    // zero: as long as it takes
   std::map<std::string, std::string> env;  // set from now on
+  bool env_for_it_alone = false;           // and taken back when it is over
   bool somebody_answers = false;           // to input(); otherwise it fails at once
   bool effects = false;                    // are to be told
+  std::function<bool()> admit;             // asked when its turn has come; false: it is not run
 };
 
 struct CellAnswer {
@@ -87,9 +89,13 @@ class Context : public std::enable_shared_from_this<Context> {
   // As it stands, by whoever holds it still; it goes on. What cannot be saved is told in the value
   // (context_branch.cpp).
   asio::awaitable<Result<SavedContext>> save();
-  // Errc::unsupported if the image does not come to life there.
-  asio::awaitable<Result<void>> go_on(std::shared_ptr<Sandbox> sandbox,
-                                      std::shared_ptr<const FrozenProgram> program);
+  // Returns when it has a process that outlives this server, if its sandbox does. It comes to life
+  // from the image while whoever asked for it goes on; cells wait for that. If it does not, they
+  // say so, until it is started again.
+  asio::awaitable<Result<void>> revive(std::shared_ptr<Sandbox> sandbox,
+                                       std::shared_ptr<const FrozenProgram> program);
+  // When that is over: how it went.
+  asio::awaitable<Result<void>> revived();
   // Forgets everything; the next cell has a new interpreter.
   asio::awaitable<void> restart();
   // For good.
@@ -112,6 +118,7 @@ class Context : public std::enable_shared_from_this<Context> {
   asio::awaitable<void> take_over(KernelProcess kernel);
   asio::awaitable<Result<void>> send_cell(std::shared_ptr<Sandbox> sandbox, TurnPtr turn);
   asio::awaitable<void> attend(TurnPtr turn);
+  asio::awaitable<void> take_back_env(TurnPtr turn);
   static asio::awaitable<void> tell_effects(TurnPtr turn);
   asio::awaitable<Heard> hear(TurnPtr turn, KernelEvent event);
   asio::awaitable<void> mourn(TurnPtr turn);
@@ -122,6 +129,9 @@ class Context : public std::enable_shared_from_this<Context> {
   static asio::awaitable<void> stop_cell(std::shared_ptr<Context> self, std::uint64_t cell);
   static asio::awaitable<void> kill(std::shared_ptr<Execution> process);
   asio::awaitable<void> take_turn();
+  asio::awaitable<void> keep(std::shared_ptr<Execution> process);
+  static asio::awaitable<void> go_on(std::shared_ptr<Context> self, KernelProcess begun,
+                                     std::shared_ptr<Sandbox> sandbox, KernelStart how);
 
   asio::any_io_executor executor_;
   std::shared_ptr<WarmInterpreters> interpreters_;
@@ -136,6 +146,8 @@ class Context : public std::enable_shared_from_this<Context> {
   Bell changed_;
   bool taken_ = false;  // Somebody has the interpreter to himself.
   bool closed_ = false;
+  bool reviving_ = false;
+  std::optional<Error> not_revived_;  // Its image did not come to life.
   bool had_one_ = false;       // There was an interpreter before, and its variables are lost.
   std::uint64_t running_ = 0;  // the cell; zero: none
   bool asks_ = false;          // It waits for an answer to input().

@@ -1,4 +1,7 @@
 // Interpreters that are saved as they stand, and those that go on from there.
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+
 #include "base/clock.hpp"
 #include "base/scope_exit.hpp"
 #include "interpreter/saved_kernel.hpp"
@@ -70,23 +73,48 @@ asio::awaitable<Result<SavedContext>> Context::save() {
   co_return saved;
 }
 
-asio::awaitable<Result<void>> Context::go_on(std::shared_ptr<Sandbox> sandbox,
-                                             std::shared_ptr<const FrozenProgram> program) {
-  auto self = shared_from_this();
-  auto taking = take_turn();
-  co_await std::move(taking);
-  ScopeExit give_back([this] {
-    taken_ = false;
-    changed_.ring();
-  });
+asio::awaitable<Result<void>> Context::revive(std::shared_ptr<Sandbox> sandbox,
+                                              std::shared_ptr<const FrozenProgram> program) {
+  taken_ = reviving_ = true;  // Whoever comes now waits.
   KernelStart how;
   how.language = language_;
   how.frozen = std::move(program);
-  auto starting = thaw_kernel(std::move(sandbox), std::move(how));
-  KernelProcess kernel = CO_TRY(co_await std::move(starting));
-  auto taking_over = take_over(std::move(kernel));
-  co_await std::move(taking_over);
+  auto beginning = begin_thaw(sandbox, how);
+  KernelProcess begun = CO_TRY(co_await std::move(beginning));
+  auto keeping = keep(begun.process);
+  co_await std::move(keeping);
+  asio::co_spawn(executor_,
+                 go_on(shared_from_this(), std::move(begun), std::move(sandbox), std::move(how)),
+                 asio::detached);
   co_return Result<void>();
+}
+
+asio::awaitable<Result<void>> Context::revived() {
+  auto self = shared_from_this();
+  while (reviving_) co_await changed_.wait();
+  if (not_revived_) co_return fail(*not_revived_);
+  co_return Result<void>();
+}
+
+asio::awaitable<void> Context::go_on(std::shared_ptr<Context> self, KernelProcess begun,
+                                     std::shared_ptr<Sandbox> sandbox, KernelStart how) {
+  ScopeExit give_back([self] {
+    self->taken_ = self->reviving_ = false;
+    self->changed_.ring();
+  });
+  auto finishing = finish_thaw(std::move(begun), std::move(sandbox), std::move(how));
+  auto kernel = co_await std::move(finishing);
+  if (!kernel && kernel.error().code == Errc::unsupported)
+    self->not_revived_ = Error(
+        Errc::conflict, "the memory of the interpreter " + self->id_ + " does not come to life",
+        "files that it had mapped may have changed since; use another checkpoint, or restart "
+        "the context");
+  else if (!kernel)
+    self->not_revived_ = kernel.error();
+  if (!kernel) co_return;
+  auto taking_over = self->take_over(std::move(*kernel));
+  co_await std::move(taking_over);
+  if (self->closed_) self->close();  // Nobody had a process to end then.
 }
 
 }  // namespace asr

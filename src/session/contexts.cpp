@@ -52,8 +52,8 @@ asio::awaitable<Result<std::shared_ptr<Context>>> Contexts::find(Place place, st
   // Somebody else may have been quicker.
   if (auto found = own(); found != contexts_.end()) co_return found->second;
   std::string name = (*known)->name;
-  co_return add(std::make_shared<Context>(home_, std::move(name), std::move(*known), "",
-                                          std::move(place.env)));
+  co_return add(std::make_shared<Context>(home_, std::move(name), std::move(*known),
+                                          std::move(place.cwd), std::move(place.env)));
 }
 
 std::vector<std::shared_ptr<Context>> Contexts::all() const {
@@ -78,13 +78,8 @@ asio::awaitable<Result<Contexts::Revived>> Contexts::revive(std::shared_ptr<Sand
     if (!language) continue;
     auto context = std::make_shared<Context>(home_, std::move(language), one);
     if (one.program) {
-      auto going_on = context->go_on(sandbox, one.program);
-      auto alive = co_await std::move(going_on);
-      if (!alive && alive.error().code == Errc::unsupported)
-        co_return fail(Errc::conflict,
-                       "the memory of the interpreter " + one.id + " does not come to life",
-                       "files that it had mapped may have changed since; use another checkpoint");
-      CO_TRY(std::move(alive));
+      auto reviving = context->revive(sandbox, one.program);
+      CO_TRY(co_await std::move(reviving));
     }
     revived.push_back(std::move(context));
   }

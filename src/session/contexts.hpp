@@ -22,6 +22,7 @@ class Contexts {
   struct Place {
     Result<std::shared_ptr<Sandbox>> sandbox;
     std::map<std::string, std::string> env;
+    std::string cwd = {};  // of a language's own context; empty: /workspace
   };
   asio::awaitable<Result<std::shared_ptr<Context>>> make(Place place, std::string language,
                                                          std::string cwd);
@@ -32,7 +33,7 @@ class Contexts {
   std::vector<std::shared_ptr<Context>> all() const;
   Result<void> remove(std::string_view id);
 
-  // What others were, brought to life in a sandbox: all of them or none.
+  // What others were, in a sandbox: all of them or none. See Context::revive().
   using Revived = std::vector<std::shared_ptr<Context>>;
   asio::awaitable<Result<Revived>> revive(std::shared_ptr<Sandbox> sandbox,
                                           std::vector<SavedContext> saved);

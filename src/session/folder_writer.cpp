@@ -424,7 +424,10 @@ Result<Deed> FolderWriter::put(const Ready& ready) {
 
 Result<std::vector<FolderWriter::Done>> FolderWriter::put_all() {
   std::vector<Done> done;
-  for (const Ready& ready : ready_) done.push_back({ready.step.path, TRY(put(ready))});
+  for (const Ready& ready : ready_) {
+    auto put_there = TRY(put(ready));  // Named first: a list that is left in its middle leaks.
+    done.push_back({ready.step.path, std::move(put_there)});
+  }
   for (std::size_t i = ready_.size(); i-- > 0;) {
     if (ready_[i].step.kind != FolderStep::Kind::folder) continue;
     Deed deed = TRY(close_folder(ready_[i].step));

@@ -29,14 +29,28 @@ UniqueFd open_to_read(const std::filesystem::path& path) {
 }  // namespace
 
 History::History(std::filesystem::path folder, std::uint64_t most_bytes,
-                 std::function<json::object()> about, std::function<void(const Error&)> complain)
+                 std::function<json::object()> about, std::function<void(const Error&)> complain,
+                 std::shared_ptr<Spool> spool)
     : folder_(std::move(folder)),
       most_bytes_(std::max(most_bytes, kLeastBytes)),
       about_(std::move(about)),
-      complain_(std::move(complain)) {}
+      complain_(std::move(complain)) {
+  if (spool) young_.emplace(std::move(spool), folder_ / kHistoryFile);
+}
 
+void History::move_out() {
+  if (!young_ || sealed_) return;
+  if (auto moved = young_->move_out(); !moved) {
+    complain_(moved.error());
+    size_ = 0;
+  }
+  young_.reset();
+  known_ = true;
+}
+
+// Opens what it is written to.
 Result<void> History::open() {
-  if (file_) return {};
+  if (file_ || young_) return {};
   std::error_code ec;
   std::filesystem::create_directories(folder_, ec);
   std::filesystem::path path = folder_ / kHistoryFile;
@@ -50,9 +64,12 @@ Result<void> History::open() {
 
 Result<void> History::find_out() {
   HistoryLines lines = TRY(HistoryLines::of(file_.get()));
-  // A line that was not written to its end would spoil the next.
-  if (::ftruncate(file_.get(), static_cast<off_t>(lines.end())) != 0)
-    return fail_errno("cut a history");
+  struct stat info {};
+  if (::fstat(file_.get(), &info) != 0) return fail_errno("look at a history");
+  // A line that was not written to its end would spoil the next. Others are not cut: file systems
+  // hurry to write down what was.
+  auto end = static_cast<off_t>(lines.end());
+  if (info.st_size != end && ::ftruncate(file_.get(), end) != 0) return fail_errno("cut a history");
   size_ = lines.end();
   if (!lines.empty()) {
     heading_ = TRY(lines.line(0)) + '\n';
@@ -92,6 +109,7 @@ void History::make_room(std::size_t size) {
 
 // At once, or not at all.
 Result<void> History::write(std::string text) {
+  if (young_) return write_young(text);
   ssize_t written = ::write(file_.get(), text.data(), text.size());
   if (written == static_cast<ssize_t>(text.size())) {
     size_ += text.size();
@@ -107,12 +125,22 @@ Result<void> History::write(std::string text) {
   return fail(std::move(error));
 }
 
+Result<void> History::write_young(const std::string& text) {
+  TRY(young_->append(text));
+  size_ += text.size();
+  return {};
+}
+
 void History::add(const json::object& step) {
   if (sealed_) return;
   if (auto opened = open(); !opened) return complain_(opened.error());
   std::uint64_t number = ++last_;
   std::string line = history_line(number, to_text(step));
   if (line.size() > most_bytes_ / 4) line = history_line(number, to_text(in_brief(step)));
+  if (young_ && !young_->has_room(line.size() + heading().size())) {
+    move_out();
+    if (auto opened = open(); !opened) return complain_(opened.error());
+  }
   make_room(line.size());
   if (auto opened = open(); !opened) return complain_(opened.error());
   if (size_ == 0) line.insert(0, heading());
@@ -123,6 +151,8 @@ void History::begin() {
   if (sealed_) return;
   if (auto opened = open(); !opened) return complain_(opened.error());
   if (size_ > 0) return;
+  if (young_ && !young_->has_room(heading().size())) move_out();
+  if (auto opened = open(); !opened) return complain_(opened.error());
   if (auto written = write(heading()); !written) complain_(written.error());
 }
 

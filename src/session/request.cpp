@@ -111,7 +111,33 @@ SandboxSpec as_made(const SessionRequest& request) {
   return spec;
 }
 
+Result<PreviewRules> preview_of(const json::object& body) {
+  PreviewRules rules;
+  if (const json::value* access = body.if_contains("access"))
+    rules.access = access->get_string() == "token" ? PreviewRules::Access::token
+                                                   : PreviewRules::Access::anybody;
+  if (const json::value* host = body.if_contains("host")) rules.host = text_of(*host);
+  // It becomes a header.
+  for (char c : rules.host)
+    if (c <= ' ' || c > '~' || c == ',')
+      return fail(Errc::invalid, "/preview/host: no name of a host",
+                  "such as app.example.org or localhost:${PORT}");
+  return rules;
+}
+
 }  // namespace
+
+std::string_view to_string(AtExpiry what) noexcept {
+  return what == AtExpiry::pause ? "pause" : "end";
+}
+
+std::string PreviewRules::host_for(std::uint16_t port) const {
+  constexpr std::string_view kPort = "${PORT}";
+  std::string name = host.empty() ? "localhost:" + std::string(kPort) : host;
+  for (std::size_t at; (at = name.find(kPort)) != std::string::npos;)
+    name.replace(at, kPort.size(), std::to_string(port));
+  return name;
+}
 
 Result<SessionRequest> session_request_from(const json::object& body) {
   SessionRequest request;
@@ -125,8 +151,13 @@ Result<SessionRequest> session_request_from(const json::object& body) {
   if (const json::value* name = body.if_contains("environment"))
     request.environment = text_of(*name);
   constexpr std::string_view kSnapshot = "snapshot:";
+  constexpr std::string_view kTemplate = "template:";
   if (request.environment.starts_with(kSnapshot)) {
     request.snapshot = request.environment.substr(kSnapshot.size());
+  } else if (request.environment.starts_with(kTemplate)) {
+    request.image = request.environment.substr(kTemplate.size());
+    if (request.image.empty() || !is_utf8(request.image))
+      return fail(Errc::invalid, "/environment: the template has no name");
   } else {
     auto environment = parse_environment(request.environment);
     if (!environment) return at("/environment", environment.error());
@@ -161,6 +192,14 @@ Result<SessionRequest> session_request_from(const json::object& body) {
   request.files = TRY(files_of(body));
   if (const json::value* ttl = body.if_contains("ttl_s")) request.ttl = seconds_of(*ttl);
   if (const json::value* idle = body.if_contains("idle_s")) request.idle = seconds_of(*idle);
+  if (const json::value* cwd = body.if_contains("cwd")) request.cwd = text_of(*cwd);
+  if (const json::value* user = body.if_contains("user")) request.user = text_of(*user);
+  if (const json::value* what = body.if_contains("at_expiry"))
+    request.at_expiry = what->get_string() == "pause" ? AtExpiry::pause : AtExpiry::end;
+  if (const json::value* flag = body.if_contains("wake_on_traffic"))
+    request.wake_on_traffic = flag->get_bool();
+  if (const json::value* preview = body.if_contains("preview"))
+    request.preview = TRY(preview_of(preview->get_object()));
   if (auto fits = check(as_made(request)); !fits) return at(place_of(fits.error()), fits.error());
   return request;
 }
@@ -192,7 +231,18 @@ json::object json_of(const SessionRequest& request) {
     volumes.push_back({{"name", mount.name}, {"path", mount.path}, {"read_only", mount.read_only}});
   if (!volumes.empty()) out["volumes"] = std::move(volumes);
   if (!request.history) out["history"] = false;
+  if (!request.provider_reason.empty()) out["provider_reason"] = request.provider_reason;
   if (request.auto_checkpoint) out["auto_checkpoint"] = true;
+  if (!request.cwd.empty()) out["cwd"] = request.cwd;
+  if (!request.user.empty()) out["user"] = request.user;
+  if (request.at_expiry != AtExpiry::end) out["at_expiry"] = to_string(request.at_expiry);
+  if (request.wake_on_traffic) out["wake_on_traffic"] = true;
+  if (request.preview != PreviewRules()) {
+    json::object preview;
+    if (request.preview.access == PreviewRules::Access::token) preview["access"] = "token";
+    if (!request.preview.host.empty()) preview["host"] = request.preview.host;
+    out["preview"] = std::move(preview);
+  }
   if (!request.snapshot.empty()) out["base"] = to_string(request.spec.environment);
   if (request.origin)
     out["origin"] = {{"session_id", request.origin->session},
@@ -216,6 +266,8 @@ Result<SessionRequest> stored_request(const std::string& kept, const std::string
   // Nobody asks for these in a request: they are what came of one.
   if (const json::value* base = body.get_object().if_contains("base"))
     request.spec.environment = TRY(parse_environment(text_of(*base)));
+  if (const json::value* why = body.get_object().if_contains("provider_reason"))
+    request.provider_reason = text_of(*why);
   if (const json::value* origin = body.get_object().if_contains("origin"))
     request.origin = Origin{text_of(origin->at("session_id")),
                             origin->at("checkpoint").to_number<std::uint64_t>()};

@@ -55,12 +55,6 @@ Result<void> copy_to(int from, std::uint64_t bytes, const fs::path& path) {
   return {};
 }
 
-// Each state that has the layer has a name for it of its own.
-void remove_if_unused(const fs::path& layer) {
-  struct stat info {};
-  if (::lstat(layer.c_str(), &info) == 0 && info.st_nlink == 1) ::unlink(layer.c_str());
-}
-
 json::value text_or_null(const json::object& from, std::string_view name) {
   const json::value* value = from.if_contains(name);
   return value ? *value : json::value(nullptr);
@@ -158,7 +152,7 @@ SavedStore::SavedStore(fs::path folder, const SecretBox& secrets)
 asio::awaitable<Result<void>> SavedStore::write(fs::path folder,
                                                 std::shared_ptr<const SavedState> state,
                                                 json::object about) {
-  auto work = [](const SavedStore* self, fs::path into, std::shared_ptr<const SavedState> what,
+  auto work = [](SavedStore* self, fs::path into, std::shared_ptr<const SavedState> what,
                  json::object beside) -> asio::awaitable<Result<void>> {
     co_return self->write_now(into, *what, beside);
   };
@@ -176,7 +170,7 @@ asio::awaitable<Result<void>> SavedStore::write(fs::path folder,
 }
 
 Result<void> SavedStore::write_now(const fs::path& folder, const SavedState& state,
-                                   const json::object& about) const {
+                                   const json::object& about) {
   std::error_code ec;
   fs::create_directories(layers_, ec);
   fs::create_directories(folder.parent_path(), ec);
@@ -186,8 +180,7 @@ Result<void> SavedStore::write_now(const fs::path& folder, const SavedState& sta
   TRY(give_name(state.files->file.get(), folder / kFiles));
   json::array contexts;
   for (const SavedContext& context : state.contexts) {
-    if (context.program)
-      for (const auto& layer : context.program->layers) TRY(keep_layer(*layer, folder));
+    if (context.program) TRY(keep_layers(context.program->layers, folder));
     contexts.push_back(stored(context));
   }
   json::object all = about;
@@ -208,7 +201,33 @@ Result<void> SavedStore::write_now(const fs::path& folder, const SavedState& sta
   return copy_to(file.get(), sealed.size(), folder / kAbout);
 }
 
-Result<void> SavedStore::keep_layer(const FrozenLayer& layer, const fs::path& folder) const {
+// Each state that has the layer has a name for it of its own.
+void SavedStore::remove_if_unused(const fs::path& layer) {
+  std::lock_guard lock(spared_mutex_);
+  // Some may have been spared before, and are of no use any more.
+  std::erase_if(spared_, [](const auto& entry) {
+    struct stat info {};
+    bool over = entry.second.expired();
+    if (over && ::lstat(entry.first.c_str(), &info) == 0 && info.st_nlink == 1)
+      ::unlink(entry.first.c_str());
+    return over;
+  });
+  struct stat info {};
+  if (!spared_.contains(layer) && ::lstat(layer.c_str(), &info) == 0 && info.st_nlink == 1)
+    ::unlink(layer.c_str());
+}
+
+Result<void> SavedStore::keep_layers(const std::vector<std::shared_ptr<const FrozenLayer>>& layers,
+                                     const fs::path& folder) {
+  if (layers.size() > 1) {  // The lowest is what others came out of as well.
+    std::lock_guard lock(spared_mutex_);
+    spared_[layers_ / name_of_layer(layers.back()->number)] = layers.back();
+  }
+  for (const auto& layer : layers) TRY(keep_layer(*layer, folder));
+  return {};
+}
+
+Result<void> SavedStore::keep_layer(const FrozenLayer& layer, const fs::path& folder) {
   std::string name = name_of_layer(layer.number);
   fs::path kept = layers_ / name;
   fs::path here = folder / name;
@@ -281,7 +300,7 @@ bool SavedStore::is_state(const fs::path& folder) {
 }
 
 Result<SavedStore::Stored> SavedStore::look_at(const fs::path& folder) const {
-  std::string sealed = TRY(read_small_file(AT_FDCWD, (folder / kAbout).native(), kMostAbout));
+  std::string sealed = TRY(read_bytes(AT_FDCWD, (folder / kAbout).native(), kMostAbout));
   std::string text = TRY(secrets_.open(sealed, folder.filename().native()));
   Stored stored;
   auto state = std::make_shared<SavedState>();

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <mutex>
 
 #include "session/saved_state.hpp"
 #include "store/secret_box.hpp"
@@ -41,16 +42,24 @@ class SavedStore {
 
  private:
   Result<void> write_now(const std::filesystem::path& folder, const SavedState& state,
-                         const json::object& about) const;
-  Result<void> keep_layer(const FrozenLayer& layer, const std::filesystem::path& folder) const;
+                         const json::object& about);
+  Result<void> keep_layers(const std::vector<std::shared_ptr<const FrozenLayer>>& layers,
+                           const std::filesystem::path& folder);
+  Result<void> keep_layer(const FrozenLayer& layer, const std::filesystem::path& folder);
   Result<std::shared_ptr<const FrozenLayer>> layer_of(const std::filesystem::path& file,
                                                       std::uint64_t number);
   Result<Stored> wake(const std::filesystem::path& folder);
   Result<void> wake(SavedContext& context, const json::object& about,
                     const std::filesystem::path& folder);
 
+  void remove_if_unused(const std::filesystem::path& layer);
+
   std::filesystem::path layers_;
   const SecretBox& secrets_;
+  // The lowest layers, as long as somebody has them in memory: the next state will have them, too,
+  // and they are the largest. Used by both threads.
+  std::mutex spared_mutex_;
+  std::map<std::filesystem::path, std::weak_ptr<const FrozenLayer>> spared_;
   std::map<std::uint64_t, std::weak_ptr<const FrozenLayer>> known_;  // by the thread, as is thaw_
   std::shared_ptr<const UniqueFd> thaw_;
   asio::thread_pool thread_{1};

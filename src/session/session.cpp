@@ -99,9 +99,13 @@ void Session::set_egress(std::unique_ptr<SessionEgress> egress) {
   trust_.clear();  // Another authority.
 }
 
-void Session::set_network(NetworkRequest network) {
-  if (egress_) egress_->replace(network.policy);
+void Session::set_network(NetworkRequest network, EgressPolicy filled) {
   request_.network = std::move(network);
+  refill_network(std::move(filled));
+}
+
+void Session::refill_network(EgressPolicy filled) {
+  if (egress_) egress_->replace(std::move(filled));
 }
 
 std::optional<std::uint64_t> Session::may_tell_attempt() noexcept {
@@ -115,9 +119,21 @@ std::optional<std::uint64_t> Session::may_tell_attempt() noexcept {
   return std::nullopt;
 }
 
-void Session::leave() noexcept {
+void Session::move_out() {
+  journal_->move_out();
+  if (history_) history_->move_out();
+}
+
+void Session::leave() {
+  move_out();
   journal_->seal();
   if (history_) history_->seal();
+  egress_.reset();
+}
+
+void Session::forget() noexcept {
+  journal_->drop();
+  if (history_) history_->drop();
   egress_.reset();
 }
 
@@ -145,7 +161,8 @@ void Session::set_life(std::int64_t expires_ms, std::int64_t idle_ms) noexcept {
 Session::Clock::time_point Session::deadline() const noexcept {
   if (state_ == SessionState::stopped || state_ == SessionState::creating)
     return Clock::time_point::max();
-  if (record_.idle_ms == 0 || holds_ > 0) return expires_;
+  // Nobody uses one that stands still.
+  if (record_.idle_ms == 0 || holds_ > 0 || state_ == SessionState::paused) return expires_;
   return std::min(expires_, last_used_ + std::chrono::milliseconds(record_.idle_ms));
 }
 
@@ -178,6 +195,7 @@ asio::awaitable<Result<std::shared_ptr<SessionCommand>>> Session::start_command(
     co_return fail(Errc::exhausted, "too many commands in this session",
                    "end some of those that run in the background");
   request.command.env.merge(environment());
+  if (request.command.cwd.empty()) request.command.cwd = request_.cwd;
   bool counts = request.command.effects && egress_;
   std::uint64_t number = ++command_count_;
   auto command = std::make_shared<SessionCommand>(executor_, number, std::move(request),
@@ -266,8 +284,10 @@ void Session::tidy_journal() {
   });
 }
 
-// Descriptors are few, sessions are many: the next command opens it again.
+// Descriptors are few, sessions are many: the next command opens it again. One that has lasted
+// until now is worth files of its own.
 void Session::rest() {
+  move_out();
   bool running = std::any_of(commands_.begin(), commands_.end(),
                              [](const auto& entry) { return entry.second->is_running(); });
   if (!running) journal_->close();
@@ -321,13 +341,15 @@ json::object describe(const SessionRecord& record) {
   out["labels"] = parsed(record.labels);
   json::value spec = parsed(record.spec);
   if (const json::object* parts = spec.if_object())
-    for (const char* name : {"limits", "network", "tier", "volumes"})
+    for (const char* name : {"provider_reason", "limits", "network", "tier", "volumes", "at_expiry",
+                             "wake_on_traffic", "preview"})
       if (const json::value* part = parts->if_contains(name)) out[name] = *part;
   out["persistent"] = record.persistent;
   out["keep_artifacts"] = record.keep_artifacts;
   out["created_at"] = iso_time(record.created_ms);
   out["expires_at"] =
       record.expires_ms == 0 ? json::value(nullptr) : json::value(iso_time(record.expires_ms));
+  if (record.left_ms != 0) out["time_left_s"] = (record.left_ms + 999) / 1000;
   out["idle_s"] = record.idle_ms == 0 ? json::value(nullptr) : json::value(record.idle_ms / 1000);
   out["active_at"] = iso_time(record.active_ms);
   out["isolation"] = parsed(record.isolation);

@@ -65,20 +65,23 @@ class Session : public std::enable_shared_from_this<Session> {
   // When it ends if nothing happens.
   Clock::time_point deadline() const noexcept;
   void set_life(std::int64_t expires_ms, std::int64_t idle_ms) noexcept;
+  bool is_over() const noexcept { return deadline() <= Clock::now(); }
 
   // Its way out, where it has one, and what programs must trust for that.
   void set_egress(std::unique_ptr<SessionEgress> egress);
   bool has_trust() const noexcept { return !trust_.empty(); }
   void set_trust(std::map<std::string, std::string> variables) { trust_ = std::move(variables); }
   const SessionEgress* egress() const noexcept { return egress_.get(); }
-  void set_network(NetworkRequest network);
+  void set_network(NetworkRequest network, EgressPolicy filled);
+  // The same network, with other secrets in it.
+  void refill_network(EgressPolicy filled);
   // How many were not told since the last that was; none: this one may not be, either.
   std::optional<std::uint64_t> may_tell_attempt() noexcept;
 
   // What programs find in their environment.
   std::map<std::string, std::string> environment() const;
   Contexts& contexts() noexcept { return contexts_; }
-  Contexts::Place place_of_contexts() const { return {sandbox(), environment()}; }
+  Contexts::Place place_of_contexts() const { return {sandbox(), environment(), ""}; }
   Artifacts& artifacts() noexcept { return artifacts_; }
   // What it began with, if it is a branch and that is still known.
   const std::shared_ptr<const SavedState>& origin() const noexcept { return origin_; }
@@ -101,7 +104,11 @@ class Session : public std::enable_shared_from_this<Session> {
   // Those of an earlier life of the server; what the sandbox still runs goes on.
   void take_up(std::vector<JournaledCommand> commands, const CommandEnd& ended);
   // Its sandbox and its commands go on without this server.
-  void leave() noexcept;
+  void leave();
+  // What it wrote of itself has files of its own from now on.
+  void move_out();
+  // It has ended: what it wrote of itself goes.
+  void forget() noexcept;
   Result<std::shared_ptr<SessionCommand>> command(std::string_view id) const;
   std::vector<std::shared_ptr<SessionCommand>> commands() const;  // The oldest first.
 

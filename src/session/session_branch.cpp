@@ -2,6 +2,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 
+#include "base/clock.hpp"
 #include "base/scope_exit.hpp"
 #include "session/sessions.hpp"
 #include "session/trail.hpp"
@@ -19,15 +20,12 @@ asio::awaitable<void> end_quietly(std::shared_ptr<Sandbox> sandbox) {
 
 }  // namespace
 
-// A sandbox like the session's, in which everything is as it was.
+// A sandbox like that of a session without volumes, with its files; not yet kept under any name.
 asio::awaitable<Result<std::shared_ptr<Sandbox>>> Sessions::bring_back(
-    std::string id, std::string owner, SessionRequest request,
-    std::shared_ptr<const SavedState> state) {
-  auto placing = volumes_->place(std::move(owner), request.volumes);
-  Volumes::Placed placed = CO_TRY(co_await std::move(placing));
-  auto bringing = bring_up(std::move(id), std::move(request), std::move(placed.mounts));
+    SessionRequest request, std::shared_ptr<const SavedFiles> files) {
+  auto bringing = bring_up("", std::move(request), {});
   auto sandbox = CO_TRY(co_await std::move(bringing));
-  auto restoring = restore_files(sandbox, state->files);
+  auto restoring = restore_files(sandbox, std::move(files));
   CO_TRY(co_await std::move(restoring));
   co_return sandbox;
 }
@@ -52,9 +50,15 @@ asio::awaitable<Result<void>> Sessions::go_back(Caller caller, std::shared_ptr<S
   session->set_state(SessionState::creating);  // One at a time.
   ScopeExit back([&] { session->set_state(SessionState::ready); });
   auto state = checkpoint->state;
-  auto bringing = bring_back(session->id(), session->owner(), session->request(), state);
+  auto placing = volumes_->place(session->owner(), session->request().volumes);
+  Volumes::Placed placed = CO_TRY(co_await std::move(placing));
+  auto bringing = bring_up(session->id(), session->request(), std::move(placed.mounts));
   auto sandbox = CO_TRY(co_await std::move(bringing));
   auto keeping = begin_keeping(session->request().provider, sandbox, session->id());
+  auto restoring = restore_files(sandbox, state->files);
+  CO_TRY(co_await std::move(restoring));
+  auto waiting = keeping.result();
+  note_kept(*session, co_await std::move(waiting));
   auto reviving = session->contexts().revive(sandbox, state->contexts);
   auto contexts = CO_TRY(co_await std::move(reviving));
 
@@ -85,10 +89,6 @@ asio::awaitable<Result<void>> Sessions::go_back(Caller caller, std::shared_ptr<S
   if (auto opened = co_await std::move(opening); !opened)
     log_.error("a session has lost its network",
                {{"session", session->id()}, {"why", opened.error().what}});
-  auto waiting = kept(std::move(keeping));
-  if (auto is_kept = co_await std::move(waiting); !is_kept)
-    log_.error("a session will end with this server",
-               {{"session", session->id()}, {"why", is_kept.error().what}});
   events_.announce(std::move(event));
   co_return Result<void>();
 }
@@ -121,11 +121,22 @@ asio::awaitable<Result<Sessions::Branches>> Sessions::fork(Caller caller,
                                                            std::shared_ptr<Session> session,
                                                            ForkRequest wanted) {
   CO_TRY(check_may_copy(caller, *session));
+  const Abilities& abilities = providers_.at(session->record().provider)->abilities();
+  if (!abilities.can(Ability::checkpoints) && abilities.can(Ability::fork)) {
+    auto forking = fork_there(std::move(caller), std::move(session), std::move(wanted));
+    co_return co_await std::move(forking);
+  }
   auto turn = co_await session->branching().take();
   std::shared_ptr<const SavedState> state;
   std::uint64_t from = session->checkpoints().at();
+  auto job = std::make_shared<Forking>(executor_);
   if (wanted.checkpoint.empty()) {
-    auto saving = save_state(session);
+    // Files are saved before memory is: the first of the children may have them by then.
+    FilesSaved begin_first = [this, job, session](std::shared_ptr<const SavedFiles> files) {
+      if (!session->request().volumes.empty()) return;
+      job->first.emplace(executor_, bring_back(session->request(), std::move(files)));
+    };
+    auto saving = save_state(session, std::move(begin_first));
     state = CO_TRY(co_await std::move(saving));
   } else {
     auto waking = awake(session, CO_TRY(session->checkpoints().find(wanted.checkpoint)));
@@ -140,7 +151,6 @@ asio::awaitable<Result<Sessions::Branches>> Sessions::fork(Caller caller,
   if (wanted.labels) request.labels = *wanted.labels;
   if (wanted.ttl) request.ttl = wanted.ttl;
 
-  auto job = std::make_shared<Forking>(executor_);
   job->from = state;
   job->left = wanted.count;
   for (std::uint32_t i = 0; i < std::min(wanted.count, kAtOnce); ++i)
@@ -162,12 +172,63 @@ asio::awaitable<Result<Sessions::Branches>> Sessions::fork(Caller caller,
   co_return Branches{std::move(job->made), std::move(state)};
 }
 
+// All at once, with what the provider lets come along: files, and perhaps more.
+asio::awaitable<Result<Sessions::Branches>> Sessions::fork_there(Caller caller,
+                                                                 std::shared_ptr<Session> session,
+                                                                 ForkRequest wanted) {
+  auto turn = co_await session->branching().take();
+  if (!wanted.checkpoint.empty()) CO_TRY(check_branchable(*session));
+  auto sandbox = CO_TRY(session->sandbox());
+  SessionRequest request = session->request();
+  request.origin = {session->id(), 0};
+  request.files.clear();
+  if (wanted.labels) request.labels = *wanted.labels;
+  if (wanted.ttl) request.ttl = wanted.ttl;
+  CO_TRY(admit(caller, request));
+  auto state = std::make_shared<SavedState>();
+  state->at_ms = now_ms();
+  for (const auto& context : session->contexts().all()) {
+    SavedContext lost;
+    lost.id = context->id();
+    lost.language = context->language().name;
+    lost.had_one = true;
+    lost.why_not = "interpreters do not come along at this provider";
+    state->contexts.push_back(std::move(lost));
+  }
+  auto forking = providers_.at(session->record().provider)
+                     ->fork(sandbox, std::vector<std::string>(wanted.count));
+  auto ready = CO_TRY(co_await std::move(forking));
+  turn.reset();
+  Branches branches{{}, state};
+  for (auto& each : ready) {
+    auto creating = create(caller, request, Beginning{nullptr, std::move(each)});
+    auto made = co_await std::move(creating);
+    if (made) {
+      branches.sessions.push_back(std::move(*made));
+      continue;
+    }
+    for (auto& one : branches.sessions) {  // All or nothing.
+      auto removing = remove(caller, one);
+      (void)co_await std::move(removing);
+    }
+    co_return fail(made.error());
+  }
+  json::object detail{{"count", branches.sessions.size()}};
+  tell_branch(caller, session, "session.fork", detail);
+  co_return branches;
+}
+
 asio::awaitable<void> Sessions::make_branches(Caller caller, SessionRequest request,
                                               std::shared_ptr<Forking> job) {
   ++job->working;
   while (job->left > 0 && !job->error) {
     --job->left;
-    auto creating = create(caller, request, job->from);
+    Beginning beginning{job->from, nullptr};
+    if (job->first) {
+      auto bringing = std::exchange(job->first, std::nullopt)->result();
+      beginning.sandbox = (co_await std::move(bringing)).value_or(nullptr);
+    }
+    auto creating = create(caller, request, std::move(beginning));
     auto made = co_await std::move(creating);
     if (made)
       job->made.push_back(std::move(*made));

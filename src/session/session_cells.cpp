@@ -130,8 +130,10 @@ asio::awaitable<Result<json::object>> Sessions::execute(Caller caller,
     auto saving = save_before(session, request.history ? request.code : "");
     undoable = co_await std::move(saving);
   }
-  Cell cell{std::move(request.code), request.timeout.value_or(sandbox->spec().limits.wall_time),
-            std::move(request.env), request.somebody_answers, request.effects};
+  Cell cell{std::move(request.code),  request.timeout.value_or(sandbox->spec().limits.wall_time),
+            std::move(request.env),   request.env_for_it_alone,
+            request.somebody_answers, request.effects,
+            std::move(request.admit)};
   std::optional<Effects::Connections> sent_before;
   if (request.effects && session->egress()) sent_before = connections_of(*session);
   auto executing = context->execute(sandbox, std::move(cell), std::move(listen));

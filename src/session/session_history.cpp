@@ -33,7 +33,8 @@ bool Sessions::keeps_history(const SessionRequest& request) const noexcept {
   return request.history && settings_.history_bytes > 0;
 }
 
-void Sessions::begin_history(const std::shared_ptr<Session>& session, json::array files) {
+void Sessions::begin_history(const std::shared_ptr<Session>& session, json::array files,
+                             std::shared_ptr<Spool> spool) {
   if (!keeps_history(session->request())) return;
   auto complain = [this, stopped = stopped_, id = session->id()](const Error& error) {
     if (!*stopped)
@@ -43,7 +44,8 @@ void Sessions::begin_history(const std::shared_ptr<Session>& session, json::arra
   bool has_files = !files.empty();
   auto about = [of = session.get(), files = std::move(files)] { return about_session(*of, files); };
   session->set_history(std::make_unique<History>(folder_of(session->id()), settings_.history_bytes,
-                                                 std::move(about), std::move(complain)));
+                                                 std::move(about), std::move(complain),
+                                                 std::move(spool)));
   // Anything else can be told again by whoever takes it up.
   if (has_files) asio::post(executor_, [session] { session->history()->begin(); });
 }
@@ -55,7 +57,10 @@ asio::awaitable<Result<Sessions::FoundHistory>> Sessions::find_history(Caller ca
   if (live && !(*live)->history())
     co_return fail(Errc::not_found, "this session keeps no history",
                    "it was made with \"history\": false, or the server keeps none");
-  if (live) co_return FoundHistory{(*live)->history()->folder(), *live};
+  if (live) {
+    (*live)->history()->move_out();
+    co_return FoundHistory{(*live)->history()->folder(), *live};
+  }
   if (live.error().code != Errc::not_found) co_return fail(live.error());
   auto remembering = find_record(caller, id);
   SessionRecord record = CO_TRY(co_await std::move(remembering));
@@ -76,6 +81,7 @@ std::int64_t Sessions::keep_history(Session& session) {
     if (command->is_running())
       history->add(command_step(*command, command->describe(SessionCommand::Detail::summary)));
   history->begin();
+  history->move_out();
   history->seal();
   return keep_history(session.id());
 }

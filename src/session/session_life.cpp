@@ -23,32 +23,64 @@ Caller the_server() { return Caller{"server", Role::admin, 0, "", 0}; }
 
 }  // namespace
 
-asio::awaitable<Result<void>> Sessions::change_state(std::shared_ptr<Session> session,
-                                                     SessionState state, Caller actor) {
+// The wall clock's times of a session that begins or ceases to stand still.
+Sessions::Rest Sessions::rest_of(const Session& session, SessionState state) const {
+  const SessionRecord& record = session.record();
+  if (state == SessionState::ready) return {record.left_ms == 0 ? 0 : now_ms() + record.left_ms, 0};
+  std::int64_t keep = std::chrono::milliseconds(settings_.keep_paused).count();
+  Rest rest{keep == 0 ? 0 : now_ms() + keep, 0};
+  if (record.expires_ms == 0) return rest;
+  rest.left_ms = record.expires_ms - now_ms();
+  // One whose time is over has all of it again when it goes on.
+  if (rest.left_ms <= 0) rest.left_ms = expiry_of(session.request().ttl) - now_ms();
+  rest.left_ms = std::max<std::int64_t>(rest.left_ms, 1);
+  return rest;
+}
+
+asio::awaitable<Result<void>> Sessions::change_rest(std::shared_ptr<Session> session,
+                                                    SessionState state, Caller actor) {
   std::string word(to_string(state));
   EventRecord event = event_of(*session, "session." + word, {});
-  auto change = [id = session->id(), word](Database& database) {
-    return update_session_state(database, id, word, "", std::nullopt);
+  Rest rest = rest_of(*session, state);
+  auto change = [id = session->id(), word, rest](Database& database) {
+    return update_session_rest(database, id, word, rest.expires_ms, rest.left_ms);
   };
   auto work = with_trail(std::move(change), event,
                          audit_of(actor, "session." + word, session->id()), store_.secrets());
   event.id = CO_TRY(co_await store_.write(std::move(work)));
   session->set_state(state);
   session->record().state = word;
+  session->record().left_ms = rest.left_ms;
+  session->set_life(rest.expires_ms, session->record().idle_ms);
+  session->touch();
   events_.announce(std::move(event));
+  life_changed_.ring();
   co_return Result<void>();
 }
 
 asio::awaitable<Result<void>> Sessions::pause(Caller caller, std::shared_ptr<Session> session) {
   auto turn = co_await session->branching().take();  // Or it would be another's that stands still.
+  auto pausing = pause_in_turn(std::move(caller), std::move(session));
+  co_return co_await std::move(pausing);
+}
+
+asio::awaitable<Result<void>> Sessions::pause_in_turn(Caller caller,
+                                                      std::shared_ptr<Session> session) {
   auto sandbox = CO_TRY(session->sandbox());
   auto pausing = sandbox->pause();
   CO_TRY(co_await std::move(pausing));
-  auto changing = change_state(session, SessionState::paused, caller);
+  auto changing = change_rest(session, SessionState::paused, caller);
   co_return co_await std::move(changing);
 }
 
 asio::awaitable<Result<void>> Sessions::resume(Caller caller, std::shared_ptr<Session> session) {
+  auto turn = co_await session->branching().take();
+  auto resuming = resume_in_turn(std::move(caller), std::move(session));
+  co_return co_await std::move(resuming);
+}
+
+asio::awaitable<Result<void>> Sessions::resume_in_turn(Caller caller,
+                                                       std::shared_ptr<Session> session) {
   if (session->state() == SessionState::stopped) {
     auto starting = start_again(std::move(caller), std::move(session));
     co_return co_await std::move(starting);
@@ -61,8 +93,36 @@ asio::awaitable<Result<void>> Sessions::resume(Caller caller, std::shared_ptr<Se
   // One that was paused when a server took it up could not be told whom to trust.
   auto writing = write_trust(session, sandbox);
   CO_TRY(co_await std::move(writing));
-  auto changing = change_state(session, SessionState::ready, caller);
+  auto changing = change_rest(session, SessionState::ready, caller);
   co_return co_await std::move(changing);
+}
+
+asio::awaitable<Result<std::shared_ptr<Session>>> Sessions::find_awake(std::string id) {
+  auto session = CO_TRY(find_for_preview(id));
+  if (session->state() == SessionState::ready) co_return session;
+  bool wakes = session->request().wake_on_traffic && session->state() != SessionState::gone;
+  if (!wakes) co_return fail(session->sandbox().error());
+  auto turn = co_await session->branching().take();
+  // Others may have come first, and it may be gone by now.
+  if (session->state() == SessionState::ready) co_return session;
+  auto resuming = resume_in_turn(the_server(), session);
+  CO_TRY(co_await std::move(resuming));
+  co_return session;
+}
+
+// Alone, because whoever saves it just now may take long, and others are over, too.
+asio::awaitable<void> Sessions::rest_or_end(std::shared_ptr<Session> session) {
+  auto stopped = stopped_;
+  auto turn = co_await session->branching().take();
+  // Somebody may have come first.
+  if (*stopped || session->state() != SessionState::ready || !session->is_over()) co_return;
+  auto pausing = pause_in_turn(the_server(), session);
+  auto paused = co_await std::move(pausing);
+  if (paused || *stopped) co_return;
+  log_.error("a session could not be paused when its time was over, and ends",
+             {{"session", session->id()}, {"why", paused.error().what}});
+  auto giving_up = give_up(session, "expired", the_server());
+  (void)co_await std::move(giving_up);
 }
 
 asio::awaitable<Result<void>> Sessions::start_again(Caller caller,
@@ -76,7 +136,8 @@ asio::awaitable<Result<void>> Sessions::start_again(Caller caller,
   Volumes::Placed placed = CO_TRY(co_await std::move(placing));
   auto bringing = bring_up(session->id(), session->request(), std::move(placed.mounts));
   std::shared_ptr<Sandbox> sandbox = CO_TRY(co_await std::move(bringing));
-  auto keeping = kept(begin_keeping(session->request().provider, sandbox, session->id()));
+  auto aside = begin_keeping(session->request().provider, sandbox, session->id());
+  auto keeping = aside.result();
   CO_TRY(co_await std::move(keeping));
   session->set_sandbox(sandbox);
   auto opening = open_network(session, sandbox);
@@ -87,10 +148,11 @@ asio::awaitable<Result<void>> Sessions::start_again(Caller caller,
   record.sandbox = sandbox->id().text;
   record.isolation = to_text(json_of(sandbox->isolation()));
   record.expires_ms = expiry_of(session->request().ttl);
+  record.left_ms = 0;
   record.active_ms = now_ms();
   EventRecord event = event_of(*session, "session.ready", {{"resumed", true}});
   auto change = [record](Database& database) -> Result<void> {
-    TRY(update_session_state(database, record.id, record.state, "", std::nullopt));
+    TRY(update_session_rest(database, record.id, record.state, record.expires_ms, 0));
     TRY(update_session_sandbox(database, record.id, record.sandbox, record.isolation, record.url));
     return update_session_times(database, record.id, record.expires_ms, record.idle_ms,
                                 record.active_ms);
@@ -148,7 +210,7 @@ asio::awaitable<Result<void>> Sessions::end(std::shared_ptr<Session> session, st
     alive_of_.erase(own);
   ++totals_.ended;
   session->record().state = "gone";
-  session->leave();  // Its journal goes, too.
+  session->forget();
   if (sandbox) {
     auto destroying = (*sandbox)->destroy();
     auto destroyed = co_await std::move(destroying);
@@ -174,6 +236,7 @@ asio::awaitable<Result<void>> Sessions::stop(std::shared_ptr<Session> session, s
     co_return Result<void>();
   auto sandbox = session->sandbox(Session::Want::alive);
   session->set_state(SessionState::creating);  // Neither this nor that, until its disk is free.
+  session->move_out();
   if (sandbox) {
     auto destroying = (*sandbox)->destroy();
     if (auto destroyed = co_await std::move(destroying); !destroyed)
@@ -244,6 +307,11 @@ asio::awaitable<void> Sessions::end_those_over() {
         next_look_ = std::min(next_look_, session->deadline());
     }
     for (auto& session : over) {
+      if (session->state() == SessionState::ready &&
+          session->request().at_expiry == AtExpiry::pause) {
+        asio::co_spawn(executor_, rest_or_end(session), asio::detached);
+        continue;
+      }
       auto giving_up = give_up(session, "expired", the_server());
       (void)co_await std::move(giving_up);
       if (*stopped) co_return;
@@ -290,6 +358,7 @@ asio::awaitable<void> Sessions::keep_activity() {
     found->second->rest();
   }
   used_.clear();
+  spool_->turn();
   auto work = [times](Database& database) { return touch_sessions(database, times); };
   (void)co_await store_.write_soon(std::move(work));
 }

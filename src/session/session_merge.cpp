@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/clock.hpp"
 #include "session/change_list.hpp"
 #include "session/session_files.hpp"
 #include "session/sessions.hpp"
@@ -103,9 +104,10 @@ asio::awaitable<Result<json::object>> Sessions::merge(Caller caller,
   auto turn_there = co_await branch->branching().take();  // Always the parent first.
   auto here = CO_TRY(session->sandbox());
   auto there = CO_TRY(branch->sandbox());
+  Aside<Changes> aside(executor_, there->changes());
   auto looking = here->changes();
   auto ours_now = std::make_shared<const Changes>(CO_TRY(co_await std::move(looking)));
-  auto looking_there = there->changes();
+  auto looking_there = aside.result();
   auto theirs_now = std::make_shared<const Changes>(CO_TRY(co_await std::move(looking_there)));
   if (!ours_now->complete || !theirs_now->complete || !base_state->changes->complete)
     co_return fail(Errc::exhausted, "there are too many changes to be merged");
@@ -169,25 +171,37 @@ asio::awaitable<Result<json::object>> Sessions::merge(Caller caller,
 // All or nothing. What can be foreseen is, because undoing it takes the session's programs along.
 asio::awaitable<Result<void>> Sessions::take_files(std::shared_ptr<Session> session,
                                                    Taking taking) {
-  auto saving = save_state(session);
+  CO_TRY(check_branchable(*session));
+  Hold hold(this, session);
+  auto holding = hold_still(session);
+  Stillness still = CO_TRY(co_await std::move(holding));
+  std::filesystem::path folder = settings_.storage / kSavedFolder;
+  std::optional<Aside<std::shared_ptr<const SavedFiles>>> fetching;
+  if (!taking.wanted.empty())
+    fetching.emplace(executor_,
+                     save_files(taking.there, folder, taking.there->spec().limits.disk_bytes * 2,
+                                taking.wanted));
+  Aside<Usage> measuring(executor_, taking.here->usage());
+  // Interpreters stand still: their memory can be had when it is needed.
+  auto saving = save_files(taking.here, folder, CO_TRY(saved_budget_.room_of(session->owner())));
   auto before = CO_TRY(co_await std::move(saving));
+  auto measured = measuring.result();
+  Usage usage = CO_TRY(co_await std::move(measured));
   std::shared_ptr<const SavedFiles> files;
-  if (!taking.wanted.empty()) {
-    auto fetching = save_files(taking.there, settings_.storage / kSavedFolder,
-                               taking.there->spec().limits.disk_bytes * 2, taking.wanted);
-    files = CO_TRY(co_await std::move(fetching));
-    auto measuring = taking.here->usage();
-    Usage usage = CO_TRY(co_await std::move(measuring));
+  if (fetching) {
+    auto fetched = fetching->result();
+    files = CO_TRY(co_await std::move(fetched));
     if (usage.disk_limit_bytes != 0 && usage.disk_bytes + files->bytes > usage.disk_limit_bytes)
       co_return fail(Errc::exhausted, "there is no room for the files of the branch",
                      "remove some of the session's files");
   }
   std::vector<std::string> touched = taking.wanted;
   touched.insert(touched.end(), taking.removed.begin(), taking.removed.end());
-  auto checking_there = check_unchanged(taking.there, taking.theirs, taking.wanted);
-  CO_TRY(co_await std::move(checking_there));
+  Aside<void> aside(executor_, check_unchanged(taking.there, taking.theirs, taking.wanted));
   auto checking = check_unchanged(taking.here, taking.ours, std::move(touched));
   CO_TRY(co_await std::move(checking));
+  auto checking_there = aside.result();
+  CO_TRY(co_await std::move(checking_there));
 
   Result<void> done;
   if (files) {
@@ -200,15 +214,31 @@ asio::awaitable<Result<void>> Sessions::take_files(std::shared_ptr<Session> sess
     if (!done && done.error().code == Errc::not_found) done = Result<void>();
   }
   if (done) co_return done;
+  auto undoing = undo_taking(session, std::move(before), taking.ours);
+  co_await std::move(undoing);
+  co_return fail(done.error().code,
+                 "the merge failed half way and was undone: " + done.error().what,
+                 "programs that ran in the session have ended with that");
+}
+
+// The session as it was, with interpreters that know nothing of it: they stand still.
+asio::awaitable<void> Sessions::undo_taking(std::shared_ptr<Session> session,
+                                            std::shared_ptr<const SavedFiles> before,
+                                            std::shared_ptr<const Changes> changes) {
+  auto state = std::make_shared<SavedState>();
+  state->at_ms = now_ms();
+  if (auto sandbox = session->sandbox()) state->sandbox = (*sandbox)->id().text;
+  state->files = std::move(before);
+  state->changes = std::move(changes);
+  auto saving = save_contexts(session);
+  auto contexts = co_await std::move(saving);
+  if (contexts) state->contexts = *std::move(contexts);
   auto checkpoint = std::make_shared<const Checkpoint>(
-      Checkpoint{session->checkpoints().at(), "", 0, "", false, before});
+      Checkpoint{session->checkpoints().at(), "", 0, "", false, std::move(state)});
   auto undoing = go_back(Caller{"server", Role::admin, 0, "", 0}, session, checkpoint);
   if (auto undone = co_await std::move(undoing); !undone)
     log_.error("a merge that failed could not be undone",
                {{"session", session->id()}, {"why", undone.error().what}});
-  co_return fail(done.error().code,
-                 "the merge failed half way and was undone: " + done.error().what,
-                 "programs that ran in the session have ended with that");
 }
 
 }  // namespace asr

@@ -41,8 +41,13 @@ asio::awaitable<Result<void>> Sessions::open_network(std::shared_ptr<Session> se
   if (!network.needs_proxy()) co_return Result<void>();
   if (!settings_.dialer)
     co_return fail(Errc::unsupported, "/network/mode: this server opens no network");
+  // Who makes a session is told what is missing; one that goes on does without.
+  auto missing = live_.contains(session->id()) ? SecretKeeper::Missing::left_out
+                                               : SecretKeeper::Missing::refused;
+  auto filling = secrets_.fill_in(session->owner(), network.policy, missing);
+  EgressPolicy filled = CO_TRY(co_await std::move(filling));
   SessionEgress::Parts parts{executor_, *settings_.dialer, log_, {}, report_of(session), 0};
-  auto egress = CO_TRY(SessionEgress::open(std::move(parts), sandbox, network.policy));
+  auto egress = CO_TRY(SessionEgress::open(std::move(parts), sandbox, std::move(filled)));
   session->set_egress(std::move(egress));
   auto writing = write_trust(session, sandbox);
   co_return co_await std::move(writing);
@@ -83,6 +88,8 @@ asio::awaitable<Result<void>> Sessions::set_network(Caller caller, std::shared_p
     co_return fail(
         Errc::conflict, "a session's kind of network is decided when it is made",
         "make it with \"network\": {\"mode\": \"allow\", \"allow\": []} to open hosts later");
+  auto filling = secrets_.fill_in(session->owner(), network.policy, SecretKeeper::Missing::refused);
+  EgressPolicy filled = CO_TRY(co_await std::move(filling));
   SessionRequest request = session->request();
   request.network = network;
   // The sandbox has a door; with the mode none it leads nowhere.
@@ -100,12 +107,26 @@ asio::awaitable<Result<void>> Sessions::set_network(Caller caller, std::shared_p
   event.id = CO_TRY(co_await store_.write(std::move(work)));
   session->record().spec = record.spec;
   session->record().sealed = record.sealed;
-  session->set_network(request.network);
+  session->set_network(request.network, std::move(filled));
   events_.announce(std::move(event));
   auto sandbox = session->sandbox(Session::Want::alive);
   if (!sandbox) co_return Result<void>();  // It is told when it has a computer again.
   auto writing = write_trust(session, *sandbox);
   co_return co_await std::move(writing);
+}
+
+asio::awaitable<void> Sessions::renew_secrets(std::string owner) {
+  std::vector<std::shared_ptr<Session>> all;
+  for (const auto& [id, session] : live_)
+    if (session->owner() == owner && names_secrets(session->request().network.policy))
+      all.push_back(session);
+  for (const auto& session : all) {
+    auto filling =
+        secrets_.fill_in(owner, session->request().network.policy, SecretKeeper::Missing::left_out);
+    auto filled = co_await std::move(filling);
+    // What cannot be filled in leaves nothing.
+    session->refill_network(filled ? std::move(*filled) : EgressPolicy());
+  }
 }
 
 }  // namespace asr

@@ -2,6 +2,8 @@
 // files that belong to nobody.
 #include <fcntl.h>
 
+#include <set>
+
 #include "base/clock.hpp"
 #include "os/file.hpp"
 #include "session/session_files.hpp"
@@ -40,9 +42,11 @@ asio::awaitable<Result<void>> Sessions::recover() {
   events_.set_newest(CO_TRY(co_await store_.read(std::move(look))));
   auto living = [](Database& database) { return alive_records(database); };
   std::vector<SessionRecord> records = CO_TRY(co_await store_.read(std::move(living)));
+  recover_spool(records);
   snapshots_->take_up();
   saved_->sweep();
-  Inherited inherited = inherit();
+  auto inheriting = inherit(records);
+  Inherited inherited = co_await std::move(inheriting);
   std::vector<SessionRecord> lost;
   std::size_t adopted = 0;
   for (SessionRecord& record : records) {
@@ -69,11 +73,16 @@ asio::awaitable<Result<void>> Sessions::recover() {
     // What was written down may be older than what is.
     std::string state(to_string((*revived)->state()));
     if ((*revived)->record().state == state) continue;
-    auto change = [id, state](Database& database) {
-      return update_session_state(database, id, state, "", std::nullopt);
+    SessionRecord& kept = (*revived)->record();
+    Rest rest{kept.expires_ms, kept.left_ms};
+    if (state == "paused" || kept.state == "paused") rest = rest_of(**revived, (*revived)->state());
+    auto change = [id, state, rest](Database& database) {
+      return update_session_rest(database, id, state, rest.expires_ms, rest.left_ms);
     };
     CO_TRY(co_await store_.write(std::move(change)));
-    (*revived)->record().state = state;
+    kept.state = state;
+    kept.left_ms = rest.left_ms;
+    (*revived)->set_life(rest.expires_ms, kept.idle_ms);
   }
   inherited.clear();  // Those nobody knows end here.
   if (adopted > 0) log_.info("sessions go on", {{"count", std::to_string(adopted)}});
@@ -86,14 +95,37 @@ asio::awaitable<Result<void>> Sessions::recover() {
   co_return Result<void>();
 }
 
-Sessions::Inherited Sessions::inherit() {
+// What sessions wrote of themselves in their first seconds.
+void Sessions::recover_spool(const std::vector<SessionRecord>& records) {
+  std::set<std::string> alive;
+  for (const SessionRecord& record : records) alive.insert(record.id);
+  auto is_wanted = [&](const std::filesystem::path& file) {
+    return alive.contains(file.parent_path().filename().native());
+  };
+  if (auto recovered = spool_->recover(is_wanted); !recovered)
+    log_.error("what sessions did last is not known", {{"why", recovered.error().what}});
+}
+
+asio::awaitable<Sessions::Inherited> Sessions::inherit(std::vector<SessionRecord> records) {
+  std::map<std::string, std::vector<KnownSandbox>> known;  // by provider
+  for (const SessionRecord& record : records) {
+    KnownSandbox sandbox{record.sandbox, record.id, {}, record.state == "paused"};
+    // One whose record is damaged cannot be revived, and is told as lost then.
+    if (auto secrets = store_.secrets().open(record.sealed, record.id))
+      if (auto request = stored_request(record.spec, *secrets))
+        sandbox.spec = std::move(request->spec);
+    known[record.provider].push_back(std::move(sandbox));
+  }
   Inherited inherited;
-  for (const auto& [name, provider] : providers_)
-    for (auto& sandbox : provider->adopted()) {
+  for (const auto& [name, provider] : providers_) {
+    auto adopting = provider->adopt(std::move(known[name]));
+    auto sandboxes = co_await std::move(adopting);
+    for (auto& sandbox : sandboxes) {
       std::string label = sandbox->label();
       inherited.emplace(std::move(label), std::move(sandbox));
     }
-  return inherited;
+  }
+  co_return inherited;
 }
 
 Result<std::shared_ptr<Session>> Sessions::revive(SessionRecord record,
@@ -106,8 +138,8 @@ Result<std::shared_ptr<Session>> Sessions::revive(SessionRecord record,
       TRY(CommandJournal::read(folder_of(record.id) / kJournalFile, kMostCommandOutput));
   auto session =
       std::make_shared<Session>(Context::Home{executor_, interpreters_}, record, std::move(request),
-                                sandbox, journal_of(record.id), artifacts_of(record.id));
-  begin_history(session, {});
+                                sandbox, journal_of(record.id, nullptr), artifacts_of(record.id));
+  begin_history(session, {}, nullptr);
   bool paused = sandbox && sandbox->state() == SandboxState::paused;
   session->set_state(!sandbox ? SessionState::stopped
                      : paused ? SessionState::paused

@@ -25,34 +25,24 @@ std::string shortened(const std::string& text) {
   return repair_utf8(line.size() < text.size() ? line + "…" : line);
 }
 
-// The files of a session, and what they are in comparison to its beginning, while something else
-// goes on.
-struct FilesAside {
-  FilesAside(const asio::any_io_executor& executor, std::shared_ptr<Sandbox> of)
-      : sandbox(std::move(of)), done(executor) {}
-  std::shared_ptr<Sandbox> sandbox;
-  std::filesystem::path folder;
-  std::uint64_t most = 0;
+// The files of a session, and what they are in comparison to its beginning.
+struct FilesThen {
   std::shared_ptr<const Changes> changes;
   std::shared_ptr<const SavedFiles> files;
-  std::optional<Result<void>> result;
-  Bell done;
 };
 
-asio::awaitable<Result<void>> take(std::shared_ptr<FilesAside> job) {
+asio::awaitable<Result<FilesThen>> take_files(
+    std::shared_ptr<Sandbox> sandbox, std::filesystem::path folder, std::uint64_t most,
+    std::function<void(std::shared_ptr<const SavedFiles>)> told) {
   // Before the files: what a program writes in between counts as changed on both sides, and is
   // never overwritten with something older.
-  auto looking = job->sandbox->changes();
-  job->changes = std::make_shared<Changes>(CO_TRY(co_await std::move(looking)));
-  auto saving = save_files(job->sandbox, job->folder, job->most);
-  job->files = CO_TRY(co_await std::move(saving));
-  co_return Result<void>();
-}
-
-asio::awaitable<void> take_aside(std::shared_ptr<FilesAside> job) {
-  auto taking = take(job);
-  job->result = co_await std::move(taking);
-  job->done.ring();
+  FilesThen then;
+  auto looking = sandbox->changes();
+  then.changes = std::make_shared<Changes>(CO_TRY(co_await std::move(looking)));
+  auto saving = save_files(std::move(sandbox), std::move(folder), most);
+  then.files = CO_TRY(co_await std::move(saving));
+  if (told) told(then.files);
+  co_return then;
 }
 
 Error ended_meanwhile() {
@@ -61,7 +51,10 @@ Error ended_meanwhile() {
 
 }  // namespace
 
-Result<void> Sessions::check_branchable(const Session& session) {
+Result<void> Sessions::check_branchable(const Session& session) const {
+  const std::string& provider = session.record().provider;
+  if (auto found = providers_.find(provider); found != providers_.end())
+    TRY(found->second->abilities().check(Ability::checkpoints, provider));
   if (session.request().persistent)
     return fail(Errc::unsupported, "sessions with a disk of their own cannot be branched",
                 "make the session without persistent, and save it with snapshot");
@@ -75,32 +68,48 @@ Result<void> Sessions::check_may_copy(const Caller& caller, const Session& sessi
               "ask the owner, or use a key with role operator");
 }
 
-asio::awaitable<Result<std::shared_ptr<const SavedState>>> Sessions::save_state(
+asio::awaitable<Result<Sessions::Stillness>> Sessions::hold_still(
     std::shared_ptr<Session> session) {
+  auto contexts = session->contexts().all();
+  for (const auto& context : contexts) {
+    auto reviving = context->revived();
+    CO_TRY(co_await std::move(reviving));
+  }
+  Stillness still;
+  for (const auto& context : contexts) still.push_back(CO_TRY(context->hold_still()));
+  co_return still;
+}
+
+asio::awaitable<Result<std::vector<SavedContext>>> Sessions::save_contexts(
+    std::shared_ptr<Session> session) {
+  std::vector<SavedContext> all;
+  for (const auto& context : session->contexts().all()) {
+    auto saving = context->save();
+    all.push_back(CO_TRY(co_await std::move(saving)));
+  }
+  co_return all;
+}
+
+asio::awaitable<Result<std::shared_ptr<const SavedState>>> Sessions::save_state(
+    std::shared_ptr<Session> session, FilesSaved files_saved) {
   auto sandbox = CO_TRY(session->sandbox());
   CO_TRY(check_branchable(*session));
   std::uint64_t room = CO_TRY(saved_budget_.room_of(session->owner()));
   Hold hold(this, session);
-  // No cell begins before all is saved, files included.
-  auto contexts = session->contexts().all();
-  std::vector<std::shared_ptr<void>> still;
-  for (const auto& context : contexts) still.push_back(CO_TRY(context->hold_still()));
+  auto holding = hold_still(session);  // before all is saved, files included
+  Stillness still = CO_TRY(co_await std::move(holding));
   auto state = std::make_shared<SavedState>();
   state->at_ms = now_ms();
   state->sandbox = sandbox->id().text;
   // Saving memory writes to no file.
-  auto aside = std::make_shared<FilesAside>(executor_, sandbox);
-  aside->folder = settings_.storage / kSavedFolder;
-  aside->most = room;
-  asio::co_spawn(executor_, take_aside(aside), asio::detached);
-  for (const auto& context : contexts) {
-    auto saving = context->save();
-    state->contexts.push_back(CO_TRY(co_await std::move(saving)));
-  }
-  while (!aside->result) co_await aside->done.wait();
-  CO_TRY(*aside->result);
-  state->changes = aside->changes;
-  state->files = aside->files;
+  Aside<FilesThen> aside(executor_, asr::take_files(sandbox, settings_.storage / kSavedFolder, room,
+                                                    std::move(files_saved)));
+  auto saving = save_contexts(session);
+  state->contexts = CO_TRY(co_await std::move(saving));
+  auto taking = aside.result();
+  FilesThen files = CO_TRY(co_await std::move(taking));
+  state->changes = std::move(files.changes);
+  state->files = std::move(files.files);
   for (const auto& command : session->commands()) state->programs += command->is_running() ? 1 : 0;
   state->charge = saved_budget_.charge(session->owner(), state->bytes());
   co_return state;
@@ -221,7 +230,8 @@ asio::awaitable<Result<json::object>> Sessions::snapshot(Caller caller,
   auto turn = co_await session->branching().take();
   auto saving = save_state(session);
   auto state = CO_TRY(co_await std::move(saving));
-  auto keeping = snapshots_->save(caller.id, name, session->request(), std::move(state));
+  auto keeping =
+      snapshots_->save(caller.id, name, session->id(), session->request(), std::move(state));
   json::object told = CO_TRY(co_await std::move(keeping));
   tell_branch(caller, session, "session.snapshot", {{"name", name}});
   co_return told;

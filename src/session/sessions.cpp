@@ -6,6 +6,7 @@
 #include "base/clock.hpp"
 #include "session/history_steps.hpp"
 #include "session/initial_files.hpp"
+#include "session/provider_choice.hpp"
 #include "session/session_files.hpp"
 #include "session/trail.hpp"
 #include "store/share_records.hpp"
@@ -30,7 +31,9 @@ Sessions::Sessions(asio::any_io_executor executor, Store& store, const Log& log,
       log_(log),
       node_(std::move(node)),
       settings_(std::move(settings)),
+      secrets_(store),
       saved_budget_(settings_.most_saved_per_key, settings_.most_saved),
+      spool_(std::make_shared<Spool>(settings_.storage)),
       looking_(executor_, kLooksAtOnce),
       events_(executor_, store),
       life_changed_(executor_) {}
@@ -40,7 +43,7 @@ Sessions::~Sessions() { *stopped_ = true; }
 void Sessions::add_provider(std::unique_ptr<Provider> provider) {
   if (!storage_) {
     storage_ = provider.get();
-    volumes_ = std::make_unique<Volumes>(store_, *storage_, settings_.volumes);
+    volumes_ = std::make_unique<Volumes>(executor_, store_, *storage_, settings_.volumes);
     saved_ = std::make_unique<SavedStore>(settings_.storage / kLayerFolder, store_.secrets());
     snapshots_ =
         std::make_unique<Snapshots>(settings_.storage / kSnapshotFolders, *saved_, saved_budget_);
@@ -53,7 +56,8 @@ void Sessions::add_provider(std::unique_ptr<Provider> provider) {
 Result<void> Sessions::admit(const Caller& caller, const SessionRequest& request) const {
   if (caller.role == Role::viewer)
     return fail(Errc::denied, "this key may only look", "ask an admin for a key with role user");
-  if (!providers_.contains(request.provider))
+  auto provider = providers_.find(request.provider);
+  if (provider == providers_.end())
     return fail(Errc::invalid, "/provider: there is none called \"" + request.provider + "\"",
                 "GET /api/providers lists them");
   if (request.spec.environment.kind != Environment::Kind::host && caller.role < Role::oper)
@@ -61,7 +65,9 @@ Result<void> Sessions::admit(const Caller& caller, const SessionRequest& request
                 "use an environment the server offers, or a key with role operator");
   if (auto allowed = check_allowed(request.network, caller.role); !allowed)
     return fail(Errc::denied, "/network/allow: " + allowed.error().what, allowed.error().hint);
-  if (live_.size() + creating_ >= settings_.most_sessions)
+  // What one may not have is not told either.
+  TRY(check(needs_of(request, life_of(request.ttl)), *provider->second));
+  if (is_full())
     return fail(Errc::exhausted, "the server holds as many sessions as it may",
                 "delete some, or try again later");
   std::uint32_t most =
@@ -74,20 +80,35 @@ Result<void> Sessions::admit(const Caller& caller, const SessionRequest& request
   return {};
 }
 
-asio::awaitable<Result<std::shared_ptr<Session>>> Sessions::create(
-    Caller caller, SessionRequest request, std::shared_ptr<const SavedState> from) {
+Result<void> Sessions::choose_provider(SessionRequest& request) const {
+  if (request.provider != kAnyProvider) return {};
+  std::vector<const Provider*> order;  // This machine first: it is the nearest.
+  if (storage_) order.push_back(storage_);
+  for (const auto& [name, provider] : providers_)
+    if (provider.get() != storage_) order.push_back(provider.get());
+  Needs needs = needs_of(request, life_of(request.ttl));
+  ProviderChoice choice = TRY(asr::choose_provider(needs, order));
+  request.provider = std::move(choice.name);
+  request.provider_reason = std::move(choice.reason);
+  return {};
+}
+
+asio::awaitable<Result<std::shared_ptr<Session>>> Sessions::create(Caller caller,
+                                                                   SessionRequest request,
+                                                                   Beginning beginning) {
+  CO_TRY(choose_provider(request));
   CO_TRY(admit(caller, request));
-  if (!request.snapshot.empty() && !from) {
+  if (!request.snapshot.empty() && !beginning.from) {
     auto finding = snapshots_->find(caller.id, request.snapshot);
     auto found = CO_TRY(co_await std::move(finding));
     request.spec.environment = std::move(found.environment);
-    from = std::move(found.state);
+    beginning.from = std::move(found.state);
     CO_TRY(admit(caller, request));  // What may be named may have changed since.
   }
   std::string owner = caller.id;
   ++alive_of_[owner];
   ++creating_;
-  auto making = make(std::move(caller), std::move(request), std::move(from));
+  auto making = make(std::move(caller), std::move(request), std::move(beginning));
   auto session = co_await std::move(making);
   --creating_;
   if (!session) {
@@ -105,37 +126,32 @@ asio::awaitable<Result<std::shared_ptr<Sandbox>>> Sessions::bring_up(std::string
   SandboxSpec spec = std::move(request.spec);
   if (request.persistent) spec.disk = PersistentDisk{disk_of(id)};
   spec.volumes = std::move(volumes);
-  auto creating = provider.create(std::move(spec));
+  SandboxWish wish{std::move(id), std::move(request.image)};
+  auto creating = provider.create(std::move(spec), std::move(wish));
   co_return co_await std::move(creating);
 }
 
-std::shared_ptr<Sessions::Keeping> Sessions::begin_keeping(const std::string& provider,
-                                                           std::shared_ptr<Sandbox> sandbox,
-                                                           std::string id) {
-  auto keeping = std::make_shared<Keeping>(executor_);
-  if (!providers_.at(provider)->can_keep()) {
-    keeping->result = Result<void>();
-    return keeping;
-  }
-  auto keep = [](std::shared_ptr<Keeping> what, std::shared_ptr<Sandbox> of,
-                 std::string label) -> asio::awaitable<void> {
-    auto asking = of->keep(std::move(label));
-    what->result = co_await std::move(asking);
-    what->done.ring();
+Aside<void> Sessions::begin_keeping(const std::string& provider, std::shared_ptr<Sandbox> sandbox,
+                                    std::string id) {
+  auto keep = [](bool possible, std::shared_ptr<Sandbox> what,
+                 std::string label) -> asio::awaitable<Result<void>> {
+    if (!possible) co_return Result<void>();
+    auto asking = what->keep(std::move(label));
+    co_return co_await std::move(asking);
   };
-  asio::co_spawn(executor_, keep(keeping, std::move(sandbox), std::move(id)), asio::detached);
-  return keeping;
+  bool possible = providers_.at(provider)->can_keep();
+  return {executor_, keep(possible, std::move(sandbox), std::move(id))};
 }
 
-asio::awaitable<Result<void>> Sessions::kept(std::shared_ptr<Keeping> keeping) {
-  while (!keeping->result) co_await keeping->done.wait();
-  co_return *keeping->result;
-}
-
-std::int64_t Sessions::expiry_of(std::optional<std::chrono::seconds> wanted) const {
+std::chrono::seconds Sessions::life_of(std::optional<std::chrono::seconds> wanted) const {
   auto ttl = wanted.value_or(settings_.ttl);
   if (settings_.most_ttl.count() > 0 && (ttl.count() == 0 || ttl > settings_.most_ttl))
     ttl = settings_.most_ttl;
+  return ttl;
+}
+
+std::int64_t Sessions::expiry_of(std::optional<std::chrono::seconds> wanted) const {
+  auto ttl = life_of(wanted);
   return ttl.count() == 0 ? 0 : now_ms() + ttl.count() * 1000;
 }
 
@@ -171,22 +187,25 @@ Artifacts Sessions::artifacts_of(const std::string& id) const {
   return Artifacts(settings_.storage / kArtifactFolders / id);
 }
 
-std::shared_ptr<CommandJournal> Sessions::journal_of(const std::string& id) {
+std::shared_ptr<CommandJournal> Sessions::journal_of(const std::string& id,
+                                                     std::shared_ptr<Spool> spool) {
   auto complain = [this, stopped = stopped_, id](const Error& error) {
     if (!*stopped)
       log_.warning("output of commands cannot be kept", {{"session", id}, {"why", error.what}});
   };
-  return std::make_shared<CommandJournal>(folder_of(id) / kJournalFile, std::move(complain));
+  return std::make_shared<CommandJournal>(folder_of(id) / kJournalFile, std::move(complain),
+                                          std::move(spool));
 }
 
-asio::awaitable<Result<std::shared_ptr<Session>>> Sessions::make(
-    Caller caller, SessionRequest request, std::shared_ptr<const SavedState> from) {
+asio::awaitable<Result<std::shared_ptr<Session>>> Sessions::make(Caller caller,
+                                                                 SessionRequest request,
+                                                                 Beginning beginning) {
   std::string id = make_session_id(node_);
   auto placing = volumes_->place(caller.id, request.volumes);
   Volumes::Placed placed = CO_TRY(co_await std::move(placing));
   bool persistent = request.persistent;
   auto making =
-      make_with(std::move(caller), std::move(request), id, std::move(placed), std::move(from));
+      make_with(std::move(caller), std::move(request), id, std::move(placed), std::move(beginning));
   auto session = co_await std::move(making);
   if (!session && persistent) {
     auto removing = remove_files(std::move(id), true);
@@ -195,16 +214,23 @@ asio::awaitable<Result<std::shared_ptr<Session>>> Sessions::make(
   co_return session;
 }
 
-asio::awaitable<Result<std::shared_ptr<Session>>> Sessions::make_with(
-    Caller caller, SessionRequest request, std::string id, Volumes::Placed volumes,
-    std::shared_ptr<const SavedState> from) {
-  auto bringing = bring_up(id, request, std::move(volumes.mounts));
-  std::shared_ptr<Sandbox> sandbox = CO_TRY(co_await std::move(bringing));
+asio::awaitable<Result<std::shared_ptr<Session>>> Sessions::make_with(Caller caller,
+                                                                      SessionRequest request,
+                                                                      std::string id,
+                                                                      Volumes::Placed volumes,
+                                                                      Beginning beginning) {
+  auto from = std::move(beginning.from);
+  bool has_files = beginning.sandbox != nullptr;
+  std::shared_ptr<Sandbox> sandbox = std::move(beginning.sandbox);
+  if (!sandbox) {
+    auto bringing = bring_up(id, request, std::move(volumes.mounts));
+    sandbox = CO_TRY(co_await std::move(bringing));
+  }
   auto keeping = begin_keeping(request.provider, sandbox, id);
   json::array files = keeps_history(request) ? about_files(request.files) : json::array();
   auto furnishing = put_files(sandbox, std::move(request.files));
   CO_TRY(co_await std::move(furnishing));
-  if (from) {
+  if (from && !has_files) {
     auto restoring = restore_files(sandbox, from->files);
     CO_TRY(co_await std::move(restoring));
   }
@@ -212,11 +238,13 @@ asio::awaitable<Result<std::shared_ptr<Session>>> Sessions::make_with(
   SessionRecord record = record_of(caller, request, std::move(id), *sandbox);
   auto session =
       std::make_shared<Session>(Context::Home{executor_, interpreters_}, record, std::move(request),
-                                sandbox, journal_of(record.id), artifacts_of(record.id));
-  begin_history(session, std::move(files));
+                                sandbox, journal_of(record.id, spool_), artifacts_of(record.id));
+  begin_history(session, std::move(files), spool_);
   auto opening = open_network(session, sandbox);
   CO_TRY(co_await std::move(opening));
   if (from) {
+    auto waiting = keeping.result();
+    note_kept(*session, co_await std::move(waiting));
     auto reviving = session->contexts().revive(sandbox, from->contexts);
     session->contexts().replace(CO_TRY(co_await std::move(reviving)));
     session->set_origin(from);
@@ -236,14 +264,21 @@ asio::awaitable<Result<std::shared_ptr<Session>>> Sessions::make_with(
                          store_.secrets());
   event.id = CO_TRY(co_await store_.write(std::move(work)));
   take_in(session);
+  note_activity(session);
   watch_sandbox(session, sandbox);
-  auto waiting = kept(std::move(keeping));
-  if (auto is_kept = co_await std::move(waiting); !is_kept)
-    log_.error("a session will end with this server",
-               {{"session", session->id()}, {"why", is_kept.error().what}});
+  if (!from) {
+    auto waiting = keeping.result();
+    note_kept(*session, co_await std::move(waiting));
+  }
   ++totals_.created;
   events_.announce(std::move(event));
   co_return session;
+}
+
+void Sessions::note_kept(const Session& session, const Result<void>& kept) const {
+  if (kept) return;
+  log_.error("a session will end with this server",
+             {{"session", session.id()}, {"why", kept.error().what}});
 }
 
 void Sessions::take_in(const std::shared_ptr<Session>& session) {
@@ -292,6 +327,10 @@ Result<std::shared_ptr<Session>> Sessions::find_for_preview(const std::string& i
   return found->second;
 }
 
+void Sessions::each_live(const std::function<void(const Session&)>& use) const {
+  for (const auto& [id, session] : live_) use(*session);
+}
+
 asio::awaitable<Result<SessionRecord>> Sessions::find_record(Caller caller, std::string id) {
   auto finding = find(caller, id, Access::look);
   auto live = co_await std::move(finding);
@@ -310,6 +349,12 @@ asio::awaitable<Result<SessionPage>> Sessions::list(Caller caller, SessionFilter
   co_return co_await store_.read(std::move(look));
 }
 
+asio::awaitable<Result<std::int64_t>> Sessions::count(Caller caller, SessionFilter filter) {
+  if (caller.role < Role::oper) filter.visible_to = caller.id;
+  auto look = [filter](Database& database) { return count_sessions(database, filter); };
+  co_return co_await store_.read(std::move(look));
+}
+
 asio::awaitable<Result<void>> Sessions::patch(Caller caller, std::shared_ptr<Session> session,
                                               Patch patch) {
   SessionRecord record = session->record();
@@ -318,12 +363,24 @@ asio::awaitable<Result<void>> Sessions::patch(Caller caller, std::shared_ptr<Ses
     for (const auto& [name, value] : *patch.labels) labels[name] = value;
     record.labels = to_text(labels);
   }
-  if (patch.ttl) record.expires_ms = expiry_of(patch.ttl);
+  if (patch.ttl) {
+    auto life = life_of(patch.ttl);
+    auto age = std::chrono::milliseconds(now_ms() - record.created_ms);
+    if (life.count() > 0) life += std::chrono::floor<std::chrono::seconds>(age);
+    CO_TRY(check_life(life, *providers_.at(record.provider)));
+    std::int64_t expires_ms = expiry_of(patch.ttl);
+    // The time of one that stands still begins when it goes on.
+    if (session->state() == SessionState::paused)
+      record.left_ms = expires_ms == 0 ? 0 : expires_ms - now_ms();
+    else
+      record.expires_ms = expires_ms;
+  }
   if (patch.idle) record.idle_ms = patch.idle->count() * 1000;
   record.keep_artifacts = patch.keep_artifacts.value_or(record.keep_artifacts);
   auto change = [record, keeping = patch.keep_artifacts](Database& database) -> Result<void> {
     TRY(update_session_labels(database, record.id, record.labels));
     if (keeping) TRY(update_session_artifacts(database, record.id, *keeping, 0));
+    TRY(update_session_rest(database, record.id, record.state, record.expires_ms, record.left_ms));
     return update_session_times(database, record.id, record.expires_ms, record.idle_ms,
                                 record.active_ms);
   };
@@ -332,6 +389,7 @@ asio::awaitable<Result<void>> Sessions::patch(Caller caller, std::shared_ptr<Ses
                          store_.secrets());
   event.id = CO_TRY(co_await store_.write(std::move(work)));
   session->record().labels = record.labels;
+  session->record().left_ms = record.left_ms;
   session->record().keep_artifacts = record.keep_artifacts;
   session->set_life(record.expires_ms, record.idle_ms);
   events_.announce(std::move(event));

@@ -10,9 +10,11 @@
 
 #include "base/log.hpp"
 #include "provider/provider.hpp"
+#include "session/aside.hpp"
 #include "session/caller.hpp"
 #include "session/event_bus.hpp"
 #include "session/saved_store.hpp"
+#include "session/secrets.hpp"
 #include "session/session.hpp"
 #include "session/session_id.hpp"
 #include "session/slots.hpp"
@@ -24,9 +26,10 @@
 namespace asr {
 
 struct SessionSettings {
-  std::chrono::seconds ttl{3600};    // where a request does not say; zero: for ever
-  std::chrono::seconds idle{0};      // likewise
-  std::chrono::seconds most_ttl{0};  // zero: none
+  std::chrono::seconds ttl{3600};                    // where a request does not say; zero: for ever
+  std::chrono::seconds idle{0};                      // likewise
+  std::chrono::seconds most_ttl{0};                  // zero: none
+  std::chrono::seconds keep_paused{30 * 24 * 3600};  // then a paused one ends; zero: never
   std::uint32_t most_sessions_per_key = 1000;
   std::uint32_t most_sessions = 10000;
   std::chrono::hours keep_ended{24};       // records of sessions that are gone
@@ -69,9 +72,16 @@ class Sessions {
   // stopped, others are gone, and said so. Once, before anything else.
   asio::awaitable<Result<void>> recover();
 
-  // `from`: it goes on from what another session had.
-  asio::awaitable<Result<std::shared_ptr<Session>>> create(
-      Caller caller, SessionRequest request, std::shared_ptr<const SavedState> from = nullptr);
+  // What another session had, to go on from, and a sandbox with those files if there is one
+  // already.
+  struct Beginning {
+    std::shared_ptr<const SavedState> from;
+    std::shared_ptr<Sandbox> sandbox;
+  };
+  asio::awaitable<Result<std::shared_ptr<Session>>> create(Caller caller, SessionRequest request,
+                                                           Beginning beginning = {});
+  // There is no room for another one, whoever asks.
+  bool is_full() const noexcept { return live_.size() + creating_ >= settings_.most_sessions; }
 
   // A live one that the caller may use so. Foreign, unknown and malformed ids are alike.
   asio::awaitable<Result<std::shared_ptr<Session>>> find(Caller caller, std::string id,
@@ -81,9 +91,14 @@ class Sessions {
                                              Access access);
   // Whoever knows a session's name may see what it shows.
   Result<std::shared_ptr<Session>> find_for_preview(const std::string& id);
-  // As above, gone ones included.
+  // For traffic to what a session shows, of whoever knows its name: one that is paused and is to
+  // wake goes on first. Errc::not_found: there is none; Errc::conflict: it stands still.
+  asio::awaitable<Result<std::shared_ptr<Session>>> find_awake(std::string id);
+  void each_live(const std::function<void(const Session&)>& use) const;
+  // As find(), gone ones included.
   asio::awaitable<Result<SessionRecord>> find_record(Caller caller, std::string id);
   asio::awaitable<Result<SessionPage>> list(Caller caller, SessionFilter filter);
+  asio::awaitable<Result<std::int64_t>> count(Caller caller, SessionFilter filter);
 
   struct Patch {
     std::optional<std::map<std::string, std::string>> labels;
@@ -92,7 +107,9 @@ class Sessions {
     std::optional<bool> keep_artifacts;
   };
   asio::awaitable<Result<void>> patch(Caller caller, std::shared_ptr<Session> session, Patch patch);
+  // All of it stands still, its time included; it ends when nobody resumes it for long.
   asio::awaitable<Result<void>> pause(Caller caller, std::shared_ptr<Session> session);
+  // With what was left of its time.
   asio::awaitable<Result<void>> resume(Caller caller, std::shared_ptr<Session> session);
   // `keep_artifacts`: instead of what was said before.
   asio::awaitable<Result<void>> remove(Caller caller, std::shared_ptr<Session> session,
@@ -169,6 +186,9 @@ class Sessions {
   // Lets go of those that outlive this server, before the engine does; ends the others.
   asio::awaitable<void> leave_all();
 
+  SecretKeeper& secrets() noexcept { return secrets_; }
+  // A secret of theirs has changed: what goes out has the new one from now on.
+  asio::awaitable<void> renew_secrets(std::string owner);
   Volumes& volumes() noexcept { return *volumes_; }
   const std::shared_ptr<WarmInterpreters>& interpreters() const noexcept { return interpreters_; }
   EventBus& events() noexcept { return events_; }
@@ -194,32 +214,43 @@ class Sessions {
   struct Change;  // a state to store, an event to announce
 
   asio::awaitable<Result<std::shared_ptr<Session>>> make(Caller caller, SessionRequest request,
-                                                         std::shared_ptr<const SavedState> from);
-  asio::awaitable<Result<std::shared_ptr<Session>>> make_with(
-      Caller caller, SessionRequest request, std::string id, Volumes::Placed volumes,
-      std::shared_ptr<const SavedState> from);
+                                                         Beginning beginning);
+  asio::awaitable<Result<std::shared_ptr<Session>>> make_with(Caller caller, SessionRequest request,
+                                                              std::string id,
+                                                              Volumes::Placed volumes,
+                                                              Beginning beginning);
   // Several at once, with one state to go on from.
   struct Forking {
     explicit Forking(asio::any_io_executor executor) : done(std::move(executor)) {}
     std::shared_ptr<const SavedState> from;
+    std::optional<Aside<std::shared_ptr<Sandbox>>> first;  // already being made
     std::uint32_t left = 0;
     std::uint32_t working = 0;
     std::vector<std::shared_ptr<Session>> made;
     std::optional<Error> error;
     Bell done;
   };
+  // Where the provider does it.
+  asio::awaitable<Result<Branches>> fork_there(Caller caller, std::shared_ptr<Session> session,
+                                               ForkRequest wanted);
   asio::awaitable<void> make_branches(Caller caller, SessionRequest request,
                                       std::shared_ptr<Forking> job);
+  // `files_saved` hears of the files before the memory is saved.
+  using FilesSaved = std::function<void(std::shared_ptr<const SavedFiles>)>;
   asio::awaitable<Result<std::shared_ptr<const SavedState>>> save_state(
+      std::shared_ptr<Session> session, FilesSaved files_saved = {});
+  // Until the last of these is dropped, no cell begins.
+  using Stillness = std::vector<std::shared_ptr<void>>;
+  asio::awaitable<Result<Stillness>> hold_still(std::shared_ptr<Session> session);
+  asio::awaitable<Result<std::vector<SavedContext>>> save_contexts(
       std::shared_ptr<Session> session);
   asio::awaitable<Result<void>> go_back(Caller caller, std::shared_ptr<Session> session,
                                         CheckpointPtr checkpoint);
   asio::awaitable<Result<std::shared_ptr<Sandbox>>> bring_back(
-      std::string id, std::string owner, SessionRequest request,
-      std::shared_ptr<const SavedState> state);
+      SessionRequest request, std::shared_ptr<const SavedFiles> files);
   void tell_branch(const Caller& caller, const std::shared_ptr<Session>& session,
                    const std::string& type, const json::object& detail);
-  static Result<void> check_branchable(const Session& session);
+  Result<void> check_branchable(const Session& session) const;
   static Result<void> check_may_copy(const Caller& caller, const Session& session);
   asio::awaitable<Result<CheckpointPtr>> awake(std::shared_ptr<Session> session,
                                                CheckpointPtr checkpoint);
@@ -231,19 +262,17 @@ class Sessions {
     std::vector<std::string> wanted, removed;
   };
   asio::awaitable<Result<void>> take_files(std::shared_ptr<Session> session, Taking taking);
+  asio::awaitable<void> undo_taking(std::shared_ptr<Session> session,
+                                    std::shared_ptr<const SavedFiles> before,
+                                    std::shared_ptr<const Changes> changes);
   std::filesystem::path checkpoint_folder(const std::string& id, std::uint64_t number) const;
   void take_up_checkpoints(Session& session);
   asio::awaitable<Result<std::shared_ptr<Sandbox>>> bring_up(std::string id, SessionRequest request,
                                                              std::vector<Volume> volumes);
   // Its sandbox is given to the keeper while something else goes on.
-  struct Keeping {
-    explicit Keeping(asio::any_io_executor executor) : done(std::move(executor)) {}
-    Bell done;
-    std::optional<Result<void>> result;
-  };
-  std::shared_ptr<Keeping> begin_keeping(const std::string& provider,
-                                         std::shared_ptr<Sandbox> sandbox, std::string id);
-  static asio::awaitable<Result<void>> kept(std::shared_ptr<Keeping> keeping);
+  Aside<void> begin_keeping(const std::string& provider, std::shared_ptr<Sandbox> sandbox,
+                            std::string id);
+  void note_kept(const Session& session, const Result<void>& kept) const;
   SessionRecord record_of(const Caller& caller, const SessionRequest& request, std::string id,
                           const Sandbox& sandbox) const;
   asio::awaitable<Result<void>> open_network(std::shared_ptr<Session> session,
@@ -251,11 +280,15 @@ class Sessions {
   asio::awaitable<Result<void>> write_trust(std::shared_ptr<Session> session,
                                             std::shared_ptr<Sandbox> sandbox);
   EgressProxy::Report report_of(const std::shared_ptr<Session>& session);
+  // How long a session that asks for this lives; zero: for ever.
+  std::chrono::seconds life_of(std::optional<std::chrono::seconds> wanted) const;
   std::int64_t expiry_of(std::optional<std::chrono::seconds> wanted) const;
   void take_in(const std::shared_ptr<Session>& session);
   void watch_sandbox(const std::shared_ptr<Session>& session,
                      const std::shared_ptr<Sandbox>& sandbox);
   Session::CommandEnd command_end(const std::shared_ptr<Session>& session);
+  // Settles who holds it, where that is left to us.
+  Result<void> choose_provider(SessionRequest& request) const;
   Result<void> admit(const Caller& caller, const SessionRequest& request) const;
   asio::awaitable<json::array> keep_artifacts(std::shared_ptr<Session> session,
                                               std::shared_ptr<Sandbox> sandbox,
@@ -272,7 +305,9 @@ class Sessions {
   asio::awaitable<void> remove_files(std::string id, bool persistent);
   void remove_artifacts(const std::string& id);
   // `files`: that it came with.
-  void begin_history(const std::shared_ptr<Session>& session, json::array files);
+  // `spool`: for one that is new.
+  void begin_history(const std::shared_ptr<Session>& session, json::array files,
+                     std::shared_ptr<Spool> spool);
   bool keeps_history(const SessionRequest& request) const noexcept;
   // Lays it to the artifacts, and tells how many bytes it has.
   std::int64_t keep_history(Session& session);
@@ -281,15 +316,26 @@ class Sessions {
 
   // Taking up what an earlier life left (session_recovery.cpp).
   using Inherited = std::multimap<std::string, std::shared_ptr<Sandbox>>;  // by session
-  Inherited inherit();
+  asio::awaitable<Inherited> inherit(std::vector<SessionRecord> records);
   Result<std::shared_ptr<Session>> revive(SessionRecord record, std::shared_ptr<Sandbox> sandbox);
   asio::awaitable<Result<void>> settle_lost(std::vector<SessionRecord> lost);
   asio::awaitable<void> sweep_files();
   std::filesystem::path folder_of(const std::string& id) const;
-  std::shared_ptr<CommandJournal> journal_of(const std::string& id);
+  std::shared_ptr<CommandJournal> journal_of(const std::string& id, std::shared_ptr<Spool> spool);
+  void recover_spool(const std::vector<SessionRecord>& records);
   Artifacts artifacts_of(const std::string& id) const;
-  asio::awaitable<Result<void>> change_state(std::shared_ptr<Session> session, SessionState state,
-                                             Caller actor);
+  struct Rest {
+    std::int64_t expires_ms;  // 0: never
+    std::int64_t left_ms;
+  };
+  Rest rest_of(const Session& session, SessionState state) const;
+  // It stands still, or goes on: stored with its times, then told.
+  asio::awaitable<Result<void>> change_rest(std::shared_ptr<Session> session, SessionState state,
+                                            Caller actor);
+  asio::awaitable<Result<void>> pause_in_turn(Caller caller, std::shared_ptr<Session> session);
+  asio::awaitable<Result<void>> resume_in_turn(Caller caller, std::shared_ptr<Session> session);
+  // When its time is over.
+  asio::awaitable<void> rest_or_end(std::shared_ptr<Session> session);
   EventRecord event_of(const Session& session, std::string type, json::object data) const;
   asio::awaitable<void> tell(EventRecord event);
   void watch_life();
@@ -309,7 +355,9 @@ class Sessions {
   std::map<std::string, std::unique_ptr<Provider>> providers_;
   Provider* storage_ = nullptr;  // whose disks and volumes lie in this server's storage: the first
   std::unique_ptr<Volumes> volumes_;
+  SecretKeeper secrets_;
   SavedBudget saved_budget_;
+  std::shared_ptr<Spool> spool_;
   std::unique_ptr<SavedStore> saved_;
   std::unique_ptr<Snapshots> snapshots_;
   Slots looking_;  // into states

@@ -33,7 +33,7 @@ fs::path Snapshots::folder_of(const std::string& owner) const {
 }
 
 asio::awaitable<Result<json::object>> Snapshots::save(std::string owner, std::string name,
-                                                      SessionRequest request,
+                                                      std::string session, SessionRequest request,
                                                       std::shared_ptr<const SavedState> state) {
   CO_TRY(Checkpoints::check_name(name));
   fs::path folder = folder_of(owner) / name;
@@ -44,7 +44,9 @@ asio::awaitable<Result<json::object>> Snapshots::save(std::string owner, std::st
     co_return fail(Errc::exhausted, "you have as many snapshots as one may", "remove some of them");
   making_.insert(folder);
   ScopeExit made([&] { making_.erase(folder); });
-  json::object beside{{"base", to_string(request.spec.environment)}, {"owner", owner}};
+  json::object beside{{"base", to_string(request.spec.environment)},
+                      {"owner", owner},
+                      {"session", std::move(session)}};
   auto writing = saved_.write(folder, state, std::move(beside));
   CO_TRY(co_await std::move(writing));
   charges_[folder] = budget_.charge(owner, state->bytes());
@@ -60,7 +62,11 @@ json::array Snapshots::list(const std::string& owner) const {
     struct stat info {};
     if (::stat((entry.path() / "about").c_str(), &info) != 0) continue;
     std::int64_t at = info.st_mtim.tv_sec * 1000 + info.st_mtim.tv_nsec / 1'000'000;
-    all.push_back(about(entry.path().filename().native(), at));
+    json::object told = about(entry.path().filename().native(), at);
+    if (auto stored = saved_.look_at(entry.path()))
+      if (const json::value* session = stored->about.if_contains("session"))
+        told["session_id"] = *session;
+    all.push_back(std::move(told));
   }
   return all;
 }

@@ -20,7 +20,7 @@ class Snapshots {
   Snapshots(std::filesystem::path folder, SavedStore& saved, SavedBudget& budget);
 
   asio::awaitable<Result<json::object>> save(std::string owner, std::string name,
-                                             SessionRequest request,
+                                             std::string session, SessionRequest request,
                                              std::shared_ptr<const SavedState> state);
   json::array list(const std::string& owner) const;
   Result<void> remove(const std::string& owner, const std::string& name);

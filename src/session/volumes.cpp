@@ -1,5 +1,9 @@
 #include "session/volumes.hpp"
 
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
 #include "base/clock.hpp"
 #include "base/id.hpp"
 #include "base/units.hpp"
@@ -12,14 +16,39 @@ namespace {
 constexpr std::string_view kFolder = "volumes";
 constexpr std::size_t kIdLength = 26;
 
-std::string source_of(std::string_view id) { return std::string(kFolder) + "/" + std::string(id); }
-
 Error unknown_volume(const std::string& name) {
   return Error(Errc::not_found, "there is no volume \"" + name + "\"",
                "GET /api/volumes lists yours; POST /api/volumes makes one");
 }
 
+// A sandbox that has ended lets go of its volumes a moment later.
+asio::awaitable<Result<void>> remove_when_free(Provider* provider, std::string source) {
+  constexpr std::chrono::milliseconds kLookAgain{20};
+  constexpr std::chrono::seconds kWithin{2};
+  asio::steady_timer pause(co_await asio::this_coro::executor);
+  auto until = std::chrono::steady_clock::now() + kWithin;
+  for (;;) {
+    auto removing = provider->remove_storage(source);
+    auto removed = co_await std::move(removing);
+    bool in_use = !removed && removed.error().code == Errc::conflict;
+    if (!in_use || std::chrono::steady_clock::now() >= until) co_return removed;
+    pause.expires_after(kLookAgain);
+    co_await pause.async_wait(asio::use_awaitable);
+  }
+}
+
 }  // namespace
+
+std::string Volumes::source_of(std::string_view id) {
+  return std::string(kFolder) + "/" + std::string(id);
+}
+
+asio::awaitable<Result<VolumeRecord>> Volumes::find_by_id(std::string id) {
+  auto look = [id](Database& database) { return find_volume(database, id); };
+  auto found = co_await store_.read(std::move(look));
+  if (!found && found.error().code == Errc::not_found) co_return fail(unknown_volume(id));
+  co_return found;
+}
 
 asio::awaitable<Result<VolumeRecord>> Volumes::create(Caller caller, std::string name,
                                                       std::uint64_t bytes) {
@@ -86,7 +115,9 @@ asio::awaitable<Result<void>> Volumes::remove(Caller caller, std::string name) {
                    "the volume is used by " + std::to_string(details.uses.size()) +
                        " session(s), " + details.uses[0].session + " among them",
                    "delete them first");
-  auto removing = provider_.remove_storage(source_of(details.record.id));
+  auto closing = files_.close(source_of(details.record.id));
+  co_await std::move(closing);
+  auto removing = remove_when_free(&provider_, source_of(details.record.id));
   // What is not there any more was removed by one who died before it was written down.
   if (auto removed = co_await std::move(removing);
       !removed && removed.error().code != Errc::not_found)

@@ -7,6 +7,7 @@
 #include "provider/provider.hpp"
 #include "session/caller.hpp"
 #include "session/request.hpp"
+#include "session/volume_files.hpp"
 #include "store/store.hpp"
 #include "store/volume_records.hpp"
 
@@ -20,8 +21,13 @@ struct VolumeSettings {
 // On one thread. Outlived by the store and the provider.
 class Volumes {
  public:
-  Volumes(Store& store, Provider& provider, VolumeSettings settings)
-      : store_(store), provider_(provider), settings_(settings) {}
+  Volumes(asio::any_io_executor executor, Store& store, Provider& provider, VolumeSettings settings)
+      : store_(store),
+        provider_(provider),
+        settings_(settings),
+        files_(std::move(executor), provider) {}
+
+  VolumeFiles& files() noexcept { return files_; }
 
   asio::awaitable<Result<VolumeRecord>> create(Caller caller, std::string name,
                                                std::uint64_t bytes);
@@ -41,6 +47,10 @@ class Volumes {
   };
   asio::awaitable<Result<Placed>> place(std::string owner, std::vector<VolumeMount> wanted);
 
+  // By its id, whoever asks: for who has a token for it.
+  asio::awaitable<Result<VolumeRecord>> find_by_id(std::string id);
+  static std::string source_of(std::string_view id);
+
   // Removes files of volumes that nobody has a record of: a creation that was cut short.
   asio::awaitable<void> sweep(std::filesystem::path storage);
 
@@ -48,6 +58,7 @@ class Volumes {
   Store& store_;
   Provider& provider_;
   VolumeSettings settings_;
+  VolumeFiles files_;
 };
 
 }  // namespace asr

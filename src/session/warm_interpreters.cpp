@@ -80,7 +80,9 @@ std::optional<KernelProcess> WarmInterpreters::take(const std::shared_ptr<Sandbo
 asio::awaitable<Result<KernelProcess>> WarmInterpreters::start(std::shared_ptr<Sandbox> sandbox,
                                                                KernelStart how) {
   auto self = shared_from_this();
-  if (is_python(how) && may_be_thawed(how.env)) {
+  // Images are of programs of this machine.
+  bool is_here = sandbox->host_pid() != 0;
+  if (is_here && is_python(how) && may_be_thawed(how.env)) {
     earn();
     if (auto waiting = take(sandbox, how)) {
       json::object env;
@@ -112,7 +114,7 @@ asio::awaitable<Result<KernelProcess>> WarmInterpreters::start(std::shared_ptr<S
 void WarmInterpreters::forget(const std::shared_ptr<Sandbox>& sandbox) {
   auto waiting = take(sandbox, {});
   if (!waiting) return;
-  earn();  // Sessions are made from it all the same.
+  // Nothing is earned with it: whoever branches much has no use for those that wait.
   auto end = [](std::shared_ptr<Execution> process) -> asio::awaitable<void> {
     auto killing = process->signal(SIGKILL);
     (void)co_await std::move(killing);
