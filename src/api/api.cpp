@@ -3,6 +3,9 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include "api/e2b/answer.hpp"
+#include "api/e2b/control_plane.hpp"
+#include "api/e2b/data_plane.hpp"
 #include "api/errors.hpp"
 #include "api/openapi.hpp"
 #include "api/preview.hpp"
@@ -84,8 +87,18 @@ Api::Api(const ApiParts& parts, ApiOptions options)
   router_.add(compat_routes(parts_));
   router_.add(batch_routes(parts_));
   router_.add(preview_routes(parts_, options_.preview_domain));
+  if (options_.e2b.enabled) {
+    auto tokens = std::make_shared<const E2bTokens>(parts_.store.secrets());
+    router_.add(e2b_routes({parts_, options_.e2b, options_.preview_domain, std::move(tokens)}));
+    auto may_guess = [this](const std::string& peer) {
+      return by_wrong_key_.take(peer).count() == 0;
+    };
+    data_plane_ = std::make_unique<DataPlane>(parts_, may_guess);
+  }
   document_ = openapi_document(router_.routes());
 }
+
+Api::~Api() = default;
 
 Response Api::refuse(unsigned status, std::string what) {
   Trace trace = trace_from("");
@@ -198,7 +211,10 @@ asio::awaitable<Result<Reply>> Api::answer(CallPtr call, const Route* route) {
     auto reading = read_json(call, route);
     if (auto read = co_await std::move(reading); !read) {
       if (read.error().code != Errc::exhausted) co_return fail(read.error());
-      co_return Reply{413, json_of(read.error(), call->caller.trace_id), false, {}};
+      json::object told = route->dialect == Dialect::e2b
+                              ? e2b_error(413, read.error())
+                              : json_of(read.error(), call->caller.trace_id);
+      co_return Reply{413, std::move(told), false, {}};
     }
   }
   auto handling = route->handle(call);
@@ -275,7 +291,9 @@ asio::awaitable<void> Api::fail_with(CallPtr call, Refused refused) {
                                         {"what", refused.error.what},
                                         {"trace", call->caller.trace_id}});
   if (call->exchange->has_answered()) co_return;
-  Response response = error_response(refused.status, refused.error, call->caller.trace_id);
+  Response response = refused.dialect == Dialect::e2b
+                          ? e2b_error_response(refused.status, refused.error)
+                          : error_response(refused.status, refused.error, call->caller.trace_id);
   for (const auto& [name, value] : refused.headers.all()) response.headers.add(name, value);
   auto responding = call->exchange->respond(std::move(response));
   (void)co_await std::move(responding);
@@ -285,12 +303,14 @@ asio::awaitable<void> Api::preview(Exchange* exchange, PreviewTarget target) {
   auto began = std::chrono::steady_clock::now();
   auto call = std::make_shared<Call>();
   call->exchange = exchange;
-  call->caller.trace_id = trace_from(exchange->head().headers.get("traceparent")).id;
+  Trace trace = trace_from(exchange->head().headers.get("traceparent"));
+  call->caller.trace_id = trace.id;
   std::string method = exchange->head().method;
   auto showing = show_preview(parts_, exchange, std::move(target));
   auto shown = co_await std::move(showing);
   unsigned status = 200;
   if (!shown) {
+    if (!exchange->has_answered()) exchange->always_send("traceparent", trace.header());
     // Whose server it is that does not answer: not this one.
     status = shown.error().code == Errc::timeout ? 504
              : shown.error().code == Errc::os    ? 502
@@ -300,6 +320,32 @@ asio::awaitable<void> Api::preview(Exchange* exchange, PreviewTarget target) {
     co_await std::move(failing);
   }
   metrics_.count_request("preview", method, status, std::chrono::steady_clock::now() - began);
+}
+
+// Whoever has a sandbox's token is let in; keys are for the control plane.
+asio::awaitable<void> Api::serve_data(Exchange* exchange, DataTarget target) {
+  auto began = std::chrono::steady_clock::now();
+  std::string method = exchange->head().method;
+  auto call = std::make_shared<Call>();
+  call->exchange = exchange;
+  call->caller.trace_id = trace_from(exchange->head().headers.get("traceparent")).id;
+  unsigned status = 0;
+  if (auto wait = by_peer_.take(exchange->head().peer); wait.count() > 0) {
+    Refused refused{429, Error(Errc::exhausted, "too many requests from this address"), {}};
+    refused.headers.add("Retry-After", std::to_string((wait.count() + 999) / 1000));
+    refused.dialect = Dialect::e2b;
+    auto failing = fail_with(call, std::move(refused));
+    co_await std::move(failing);
+    status = 429;
+  } else {
+    try {
+      auto serving = data_plane_->handle(exchange, std::move(target));
+      status = co_await std::move(serving);
+    } catch (const std::exception& problem) {
+      parts_.log.error("the data plane threw", {{"what", problem.what()}});
+    }
+  }
+  metrics_.count_request("e2b_data", method, status, std::chrono::steady_clock::now() - began);
 }
 
 // For pages of other origins that were allowed: what a browser wants to hear before it lets them
@@ -332,7 +378,28 @@ asio::awaitable<void> Api::answer_preflight(Exchange* exchange) {
   (void)co_await std::move(responding);
 }
 
+// A slash that was escaped is part of a name. No name of ours has one; E2B's templates may.
+Router::Match Api::find_route(const RequestHead& head) const {
+  if (!has_escaped_slash(head.target)) return router_.find(head.method, head.path);
+  std::string_view path(head.target);
+  path = path.substr(0, std::min(path.find('?'), path.size()));
+  Router::Match match = router_.find(head.method, path);
+  if (!match.route || match.route->dialect != Dialect::e2b) return {};
+  for (std::string& part : match.parts) {
+    auto decoded = percent_decode(part);
+    if (!decoded) return {};
+    part = std::move(*decoded);
+  }
+  return match;
+}
+
 asio::awaitable<void> Api::handle(Exchange* exchange) {
+  if (data_plane_) {
+    if (auto target = data_target(exchange->head(), options_.preview_domain)) {
+      auto serving = serve_data(exchange, std::move(*target));
+      co_return co_await std::move(serving);
+    }
+  }
   greet_origin(exchange);
   if (is_preflight(exchange->head())) {
     auto answering = answer_preflight(exchange);
@@ -347,10 +414,8 @@ asio::awaitable<void> Api::handle(Exchange* exchange) {
   call->exchange = exchange;
   Trace trace = trace_from(call->head().headers.get("traceparent"));
   exchange->always_send("traceparent", trace.header());
-  Router::Match match;
-  // A slash that was escaped is part of a name, and no name here has one.
-  if (!has_escaped_slash(call->head().target))
-    match = router_.find(call->head().method, call->head().path);
+  Router::Match match = find_route(call->head());
+  Dialect dialect = match.route ? match.route->dialect : Dialect::own;
   call->parts = match.parts;
   std::optional<Refused> refused = admit(call, match);
   call->caller.trace_id = trace.id;
@@ -359,7 +424,9 @@ asio::awaitable<void> Api::handle(Exchange* exchange) {
     auto answering = answer_safely(call, match.route);
     auto reply = co_await std::move(answering);
     if (!reply) {
-      refused = Refused{status_of(reply.error()), reply.error(), {}};
+      unsigned code =
+          dialect == Dialect::e2b ? e2b_status_of(reply.error()) : status_of(reply.error());
+      refused = Refused{code, reply.error(), {}};
     } else if (!reply->answered) {
       status = reply->status;
       auto sending = send(call, std::move(*reply));
@@ -368,6 +435,7 @@ asio::awaitable<void> Api::handle(Exchange* exchange) {
   }
   if (refused) {
     status = refused->status;
+    refused->dialect = dialect;
     auto failing = fail_with(call, std::move(*refused));
     co_await std::move(failing);
   }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "api/e2b/options.hpp"
 #include "api/jwt.hpp"
 #include "api/key_ring.hpp"
 #include "api/metrics.hpp"
@@ -38,6 +39,7 @@ struct ApiOptions {
   bool only_loopback = true;  // refuse other names: a page elsewhere could have rebound its own
   std::vector<std::string> origins;  // web pages that may call from a browser
   ApplyOptions apply;
+  E2bOptions e2b;
 };
 
 // What handlers work with. All of it outlives the API.
@@ -49,6 +51,7 @@ struct ApiParts {
   asio::any_io_executor executor;
   class Webhooks* webhooks = nullptr;
   class Batches* batches = nullptr;
+  class Templates* templates = nullptr;
 };
 
 // Whether a stream that was opened some time ago may go on: the key, the share, the session.
@@ -58,6 +61,7 @@ inline constexpr std::chrono::seconds kLookAgain{3};
 class Api {
  public:
   Api(const ApiParts& parts, ApiOptions options);
+  ~Api();
 
   asio::awaitable<void> handle(Exchange* exchange);
   Response refuse(unsigned status, std::string what);
@@ -72,6 +76,7 @@ class Api {
     unsigned status;
     Error error;
     Headers headers;
+    Dialect dialect = Dialect::own;
   };
 
   std::optional<Refused> admit(const CallPtr& call, const Router::Match& match);
@@ -89,6 +94,8 @@ class Api {
   void greet_origin(Exchange* exchange) const;
   bool is_preflight(const RequestHead& head) const;
   asio::awaitable<void> answer_preflight(Exchange* exchange);
+  Router::Match find_route(const RequestHead& head) const;
+  asio::awaitable<void> serve_data(Exchange* exchange, struct DataTarget target);
   asio::awaitable<void> preview(Exchange* exchange, struct PreviewTarget target);
 
   ApiParts parts_;
@@ -98,6 +105,7 @@ class Api {
   RateLimiter by_key_;
   RateLimiter by_peer_;
   RateLimiter by_wrong_key_;
+  std::unique_ptr<class DataPlane> data_plane_;
   json::object document_;
   bool ready_ = false;
   std::set<std::string> long_bodies_;  // by caller

@@ -1,4 +1,6 @@
 // Saving a session, going back to what was saved, and branches that go on from there.
+#include <cmath>
+
 #include "api/api.hpp"
 #include "session/history_steps.hpp"
 
@@ -68,7 +70,7 @@ Sessions::ForkRequest fork_request_from(const json::object& body) {
     wanted.count = count->to_number<std::uint32_t>();
   if (const json::value* name = body.if_contains("checkpoint")) wanted.checkpoint = text_of(*name);
   if (const json::value* time = body.if_contains("ttl_s"))
-    wanted.ttl = std::chrono::seconds(time->to_number<std::int64_t>());
+    wanted.ttl = std::chrono::seconds(std::llround(std::ceil(time->to_number<double>())));
   if (const json::value* labels = body.if_contains("labels")) {
     wanted.labels.emplace();
     for (const auto& [name, value] : labels->get_object())

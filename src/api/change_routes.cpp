@@ -59,8 +59,11 @@ struct Moment {
 
 Result<Moment> moment_for(const Session& session, const std::optional<std::string>& since) {
   if (!since || since->empty()) return Moment{nullptr, nullptr};
-  if (*since != kFork)
-    return Moment{json::string(*since), TRY(session.checkpoints().find(*since))->state};
+  if (*since != kFork) {
+    // Named first: clang leaks what is built already when a list is left in its middle.
+    CheckpointPtr checkpoint = TRY(session.checkpoints().find(*since));
+    return Moment{json::string(*since), checkpoint->state};
+  }
   if (!session.origin())
     return fail(Errc::not_found, "it is no branch, or nobody knows any more what it began with",
                 "leave since out to compare with the beginning");

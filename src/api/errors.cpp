@@ -20,6 +20,8 @@ unsigned status_of(const Error& error) noexcept {
       return 501;
     case Errc::gone:
       return 410;
+    case Errc::provider:  // Not this server: the one behind it.
+      return 502;
     default:
       return 500;
   }

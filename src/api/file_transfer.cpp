@@ -21,8 +21,10 @@ namespace {
 constexpr std::size_t kBlock = 256 * 1024;
 
 std::string tag_of(const struct stat& info) {
-  return '"' + std::to_string(info.st_ino) + '-' + std::to_string(info.st_size) + '-' +
-         std::to_string(info.st_mtim.tv_sec) + '.' + std::to_string(info.st_mtim.tv_nsec) + '"';
+  // A file without a name is a copy of one that lies elsewhere: its number means nothing.
+  return '"' + std::to_string(info.st_nlink == 0 ? 0 : info.st_ino) + '-' +
+         std::to_string(info.st_size) + '-' + std::to_string(info.st_mtim.tv_sec) + '.' +
+         std::to_string(info.st_mtim.tv_nsec) + '"';
 }
 
 // Never shown by a browser as a page of this server, whatever is in it.

@@ -24,6 +24,11 @@ std::uint32_t most_sessions_of(const KeyRecord& record) {
   return most && most->is_number() ? most->to_number<std::uint32_t>() : 0;
 }
 
+std::string new_key(NewKey::Form form) {
+  if (form == NewKey::Form::own) return std::string(kPrefix) + random_name(32);
+  return "e2b_" + to_hex(sha256(random_name(64))).substr(0, 40);
+}
+
 bool is_over(const KeyRecord& record) {
   return record.revoked_ms || (record.expires_ms != 0 && record.expires_ms <= now_ms());
 }
@@ -49,7 +54,7 @@ bool KeyRing::has_admin() const {
 
 Result<KeyRing::Made> KeyRing::prepare(NewKey wanted) const {
   Made made;
-  made.key = wanted.key ? *wanted.key : std::string(kPrefix) + random_name(32);
+  made.key = wanted.key ? *wanted.key : new_key(wanted.form);
   if (made.key.size() < kShortestKey)
     return fail(Errc::invalid,
                 "a key must have at least " + std::to_string(kShortestKey) + " characters");

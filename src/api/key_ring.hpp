@@ -20,6 +20,8 @@ struct NewKey {
   std::int64_t expires_ms = 0;          // 0: never
   std::uint32_t most_sessions = 0;      // 0: as the server says
   std::optional<std::string> key = {};  // chosen by the caller; none: made here
+  // How one that is made here looks: as ours do, or as E2B's clients want theirs.
+  enum class Form { own, e2b } form = Form::own;
 };
 
 class KeyRing {

@@ -28,6 +28,8 @@ asio::awaitable<Result<Reply>> make(ApiParts parts, CallPtr call) {
     wanted.expires_ms = now_ms() + ttl->to_number<std::int64_t>() * 1000;
   if (const json::value* most = call->body.if_contains("max_sessions"))
     wanted.most_sessions = most->to_number<std::uint32_t>();
+  if (const json::value* form = call->body.if_contains("form"))
+    wanted.form = form->get_string() == "e2b" ? NewKey::Form::e2b : NewKey::Form::own;
   auto making = parts.keys.make(call->caller, std::move(wanted));
   KeyRing::Made made = CO_TRY(co_await std::move(making));
   json::object body = json_of(made.record);

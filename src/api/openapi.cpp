@@ -99,6 +99,7 @@ json::object openapi_document(const std::vector<Route>& routes) {
        json::array{json::object{{"bearer", json::array()}}, json::object{{"key", json::array()}}}}};
   json::object paths;
   for (const Route& route : routes) {
+    if (route.dialect != Dialect::own) continue;
     json::value& path = paths[route.path];
     if (!path.is_object()) path = json::object();
     path.as_object()[lowercase(route.method)] = operation_of(route);

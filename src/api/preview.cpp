@@ -2,11 +2,10 @@
 
 #include <charconv>
 
+#include "api/e2b/tokens.hpp"
 #include "net/http_proxy.hpp"
 
 namespace asr {
-
-namespace {
 
 std::optional<std::uint16_t> port_from(std::string_view text) {
   std::uint16_t port = 0;
@@ -14,6 +13,8 @@ std::optional<std::uint16_t> port_from(std::string_view text) {
   if (ec != std::errc() || end != text.data() + text.size() || port == 0) return std::nullopt;
   return port;
 }
+
+namespace {
 
 std::string_view without_port(std::string_view host) {
   return host.substr(0, std::min(host.find(':'), host.size()));
@@ -51,12 +52,27 @@ std::optional<PreviewTarget> from_path(const RequestHead& head) {
 
 // Keys of this server are none of the sandbox's business.
 std::vector<std::string> secrets_of(const RequestHead& head, const KeyRing& keys) {
-  std::vector<std::string> names{"x-api-key"};
+  std::vector<std::string> names{"x-api-key", "x-access-token", "e2b-traffic-access-token"};
   std::string_view value = head.headers.get("authorization");
   constexpr std::string_view kScheme = "Bearer ";
   if (value.size() > kScheme.size() && keys.find(value.substr(kScheme.size())))
     names.emplace_back("authorization");
   return names;
+}
+
+// In E2B's words: its clients tell their users.
+Result<void> check_token(const RequestHead& head, const Session& session, const Store& store) {
+  if (session.request().preview.access == PreviewRules::Access::anybody) return {};
+  std::string_view token = head.headers.get("e2b-traffic-access-token");
+  if (token.empty())
+    return fail(Errc::denied,
+                "Sandbox is secured with traffic access token. Token header "
+                "'e2b-traffic-access-token' is missing");
+  if (!E2bTokens(store.secrets()).is_traffic(session.id(), token))
+    return fail(Errc::denied,
+                "Sandbox is secured with traffic access token. Provided traffic access token in "
+                "header 'e2b-traffic-access-token' is invalid");
+  return {};
 }
 
 asio::awaitable<Result<Reply>> tell(ApiParts parts, std::string domain, CallPtr call) {
@@ -78,6 +94,10 @@ asio::awaitable<Result<Reply>> tell(ApiParts parts, std::string domain, CallPtr 
 
 }  // namespace
 
+std::optional<PreviewTarget> preview_host(const RequestHead& head, std::string_view domain) {
+  return from_host(head, domain);
+}
+
 std::optional<PreviewTarget> preview_target(const RequestHead& head, std::string_view domain) {
   if (auto target = from_host(head, domain)) return target;
   return from_path(head);
@@ -85,13 +105,15 @@ std::optional<PreviewTarget> preview_target(const RequestHead& head, std::string
 
 asio::awaitable<Result<void>> show_preview(ApiParts parts, Exchange* exchange,
                                            PreviewTarget target) {
-  auto session = CO_TRY(parts.sessions.find_for_preview(target.session));
+  auto finding = parts.sessions.find_awake(target.session);
+  auto session = CO_TRY(co_await std::move(finding));
+  CO_TRY(check_token(exchange->head(), *session, parts.store));
   auto sandbox = CO_TRY(session->sandbox());
   auto connecting = sandbox->connect(target.port);
   auto upstream = co_await std::move(connecting);
   if (!upstream)
     co_return fail(Errc::os,
-                   "nothing listens on port " + std::to_string(target.port) + " in this session",
+                   std::string(kNothingListens) + std::to_string(target.port) + " in this session",
                    "start the server inside on 127.0.0.1 or 0.0.0.0, then try again");
   ProxyRules rules;
   rules.target = std::move(target.target);
@@ -100,7 +122,7 @@ asio::awaitable<Result<void>> show_preview(ApiParts parts, Exchange* exchange,
   rules.request_headers.set("X-Forwarded-Proto", exchange->head().tls ? "https" : "http");
   rules.request_headers.set("X-Forwarded-Host", std::string(exchange->head().headers.get("host")));
   // Dev servers refuse names they do not know; they know their own.
-  rules.request_headers.set("Host", "localhost:" + std::to_string(target.port));
+  rules.request_headers.set("Host", session->request().preview.host_for(target.port));
   if (!target.own_origin)
     rules.response_headers.set("Content-Security-Policy",
                                "sandbox allow-scripts allow-forms allow-popups");

@@ -62,6 +62,9 @@ struct Answer {
 
 enum class Needs { nothing, key };
 
+// Whose clients an operation is for: how its failures look, and whether our own document has it.
+enum class Dialect { own, e2b };
+
 struct Route {
   std::string method;
   std::string path;  // "/api/sessions/{id}"
@@ -77,6 +80,7 @@ struct Route {
   Role least = Role::viewer;
   bool body_optional = false;
   std::size_t most_json = 0;  // of a JSON body; 0: as ApiOptions says
+  Dialect dialect = Dialect::own;
 };
 
 // Finds routes by method and path.

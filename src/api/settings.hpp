@@ -39,6 +39,7 @@ struct Settings {
   std::chrono::seconds ttl{3600};
   std::chrono::seconds idle{0};
   std::chrono::seconds most_ttl{0};
+  std::chrono::seconds keep_paused{30 * 24 * 3600};
   std::uint32_t most_sessions = 10000;
   std::uint32_t most_sessions_per_key = 1000;
   bool keep_on_stop = false;
@@ -69,11 +70,22 @@ struct Settings {
   double rate_per_address = 4000;
   bool webhooks_private = false;
   std::chrono::seconds stop_patience{10};
-  // Sessions in E2B's cloud.
+  // This server as E2B's clients see it.
+  bool e2b_served = true;
+  bool e2b_internet = true;
+  std::uint32_t e2b_cpus = 2;
+  std::uint64_t e2b_memory = 1ULL << 30;
+  std::uint64_t e2b_disk = 512ULL << 20;
+  std::chrono::seconds e2b_most_time{24 * 3600};
+  // Sessions in E2B's cloud, or on another server like it.
   bool e2b_enabled = false;
   std::string e2b_api_key;
+  std::string e2b_domain = "e2b.app";
+  std::string e2b_api_url;
+  std::string e2b_sandbox_url;
   std::string e2b_default_template = "base";
   std::uint32_t e2b_timeout_seconds = 300;
+  std::chrono::seconds e2b_longest_life{86400};
   std::uint32_t e2b_cpu = 0;  // zero: as the template says
   std::uint32_t e2b_memory_mb = 0;
 };

@@ -51,7 +51,22 @@ asio::awaitable<Result<Reply>> providers(ApiParts parts) {
                                    {"wanted", pool.wanted},
                                    {"served_warm", pool.served_warm},
                                    {"served_cold", pool.served_cold}});
-    list.push_back(json::object{{"name", name}, {"pools", std::move(pools)}});
+    json::array abilities;
+    for (const AbilityName& each : all_abilities()) {
+      json::object ability{{"name", each.name}, {"can", provider->abilities().can(each.ability)}};
+      std::string why = provider->abilities().why_not(each.ability);
+      if (!why.empty()) ability["why_not"] = std::move(why);
+      abilities.push_back(std::move(ability));
+    }
+    std::string trouble = provider->trouble();
+    json::object entry{{"name", name},
+                       {"state", trouble.empty() ? "ok" : "trouble"},
+                       {"pools", std::move(pools)},
+                       {"abilities", std::move(abilities)}};
+    if (!trouble.empty()) entry["trouble"] = std::move(trouble);
+    if (auto life = provider->longest_life(); life.count() > 0)
+      entry["longest_life_s"] = life.count();
+    list.push_back(std::move(entry));
   }
   co_return Reply{200, json::object{{"providers", std::move(list)}}, false, {}};
 }
@@ -137,7 +152,7 @@ std::vector<Route> system_routes(const ApiParts& parts, Api* api) {
                     "/api/providers",
                     "listProviders",
                     "server",
-                    "Where sessions can live, and the warm pools there",
+                    "Where sessions can live, what each place can do, and the warm pools there",
                     [parts](CallPtr) { return providers(parts); },
                     {{200, "The providers", "ProviderList"}}});
   Route audit_route{"GET",
