@@ -18,6 +18,8 @@ void add_key_commands(CLI::App& app, Invocation& invocation) {
   create->add_option("name", *name, "Whose it is")->required();
   create->add_option("--role", *role, "viewer, user, operator or admin");
   create->add_option("--ttl", *ttl, "How long it is valid, such as 24h");
+  auto e2b = std::make_shared<bool>(false);
+  create->add_flag("--e2b", *e2b, "In the form E2B's SDKs want: e2b_ and hex digits");
   create->add_flag("--json", output->json, "As JSON");
   create->callback([=, &invocation] {
     json::object body{{"name", *name}, {"role", *role}};
@@ -29,6 +31,7 @@ void add_key_commands(CLI::App& app, Invocation& invocation) {
       }
       body["ttl_s"] = std::chrono::ceil<std::chrono::seconds>(*time).count();
     }
+    if (*e2b) body["form"] = "e2b";
     auto answer = call("POST", "/api/keys", body);
     invocation.status = output->show(answer, [&] { return text_at(*answer, "key") + "\n"; });
   });

@@ -54,6 +54,7 @@ int run(std::vector<std::string> words) {
   add_config_command(app, call);
   add_session_commands(app, call);
   add_volume_commands(app, call);
+  add_providers_command(app, call);
   add_snapshot_commands(app, call);
   add_run_command(app, call);
   add_prompt_commands(app, call);
@@ -64,6 +65,7 @@ int run(std::vector<std::string> words) {
   add_preview_command(app, call);
   add_events_command(app, call);
   add_key_commands(app, call);
+  add_e2b_commands(app, call);
   add_audit_commands(app, call);
   add_exec_command(app, call);
   add_shell_command(app, call);

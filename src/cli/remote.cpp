@@ -9,8 +9,9 @@ namespace asr {
 namespace {
 
 Errc code_from(std::string_view word, unsigned status) {
-  for (Errc code : {Errc::invalid, Errc::not_found, Errc::conflict, Errc::denied, Errc::exhausted,
-                    Errc::timeout, Errc::unsupported, Errc::gone, Errc::os, Errc::internal})
+  for (Errc code :
+       {Errc::invalid, Errc::not_found, Errc::conflict, Errc::denied, Errc::exhausted,
+        Errc::timeout, Errc::unsupported, Errc::gone, Errc::os, Errc::internal, Errc::provider})
     if (to_string(code) == word) return code;
   return status >= 500 ? Errc::internal : Errc::invalid;
 }

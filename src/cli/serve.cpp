@@ -21,7 +21,10 @@
 #include "engine/engine.hpp"
 #include "net/certificate.hpp"
 #include "net/http_server.hpp"
+#include "os/own_memory.hpp"
+#include "provider/e2b/e2b.hpp"
 #include "session/batches.hpp"
+#include "session/templates.hpp"
 #include "session/webhooks.hpp"
 #include "store/meta_records.hpp"
 #include "store/secret_box.hpp"
@@ -69,11 +72,13 @@ class Server {
  private:
   Result<void> start();
   Result<void> start_engine();
+  Result<void> add_e2b(std::string own_name);
   void withdraw();
   Result<void> make_first_key();
   Result<NodeName> node_name();
   Result<void> listen();
   std::string own_url() const;
+  E2bOptions e2b_options() const;
   asio::awaitable<void> begin();
   asio::awaitable<void> fill_pool();
   asio::awaitable<void> warm_interpreters();
@@ -89,6 +94,7 @@ class Server {
   std::unique_ptr<Sessions> sessions_;
   std::unique_ptr<Webhooks> webhooks_;
   std::unique_ptr<Batches> batches_;
+  std::unique_ptr<Templates> templates_;
   std::unique_ptr<Api> api_;
   std::unique_ptr<HttpServer> http_;
   std::optional<Error> failure_;
@@ -136,6 +142,17 @@ std::string Server::own_url() const {
   return (tls ? "https://" : "http://") + host + ":" + std::to_string(port);
 }
 
+E2bOptions Server::e2b_options() const {
+  E2bOptions options;
+  options.enabled = settings_.e2b_served;
+  options.internet = settings_.e2b_internet;
+  options.milli_cpus = settings_.e2b_cpus * 1000;
+  options.memory_bytes = settings_.e2b_memory;
+  options.disk_bytes = settings_.e2b_disk;
+  options.most_time = settings_.e2b_most_time;
+  return options;
+}
+
 Result<void> Server::listen() {
   HttpServerOptions options;
   options.listen = TRY(parse_listen(settings_.listen));
@@ -162,9 +179,11 @@ Result<void> Server::listen() {
     if (!folder.starts_with('/'))
       return fail(Errc::invalid, "apply.folders: " + folder + " is not absolute");
   api.apply = {settings_.apply_folders, settings_.apply_users};
+  api.e2b = e2b_options();
   api.only_loopback = is_loopback(options.listen) || !settings_.hosts.empty();
   ApiParts parts{*sessions_, *store_, *keys_, log_, context_.get_executor(), webhooks_.get()};
   parts.batches = batches_.get();
+  parts.templates = templates_.get();
   api_ = std::make_unique<Api>(parts, std::move(api));
   http_ = TRY(HttpServer::listen(
       context_.get_executor(), std::move(options),
@@ -212,11 +231,24 @@ void Server::withdraw() {
   context_.run();
 }
 
+Result<void> Server::add_e2b(std::string own_name) {
+  if (!settings_.e2b_enabled) return {};
+  E2bSettings e2b;
+  e2b.remote = {settings_.e2b_api_key, settings_.e2b_domain, settings_.e2b_api_url,
+                settings_.e2b_sandbox_url};
+  e2b.default_template = settings_.e2b_default_template;
+  e2b.lease = std::chrono::seconds(settings_.e2b_timeout_seconds);
+  e2b.longest_life = settings_.e2b_longest_life;
+  e2b.resources = {settings_.e2b_cpu, settings_.e2b_memory_mb, 0};
+  e2b.server = std::move(own_name);
+  e2b.folder = std::filesystem::path(settings_.storage) / "e2b";
+  sessions_->add_provider(
+      TRY(e2b_provider(context_.get_executor(), std::move(e2b), dialer_.get(), log_)));
+  return {};
+}
+
 Result<void> Server::start() {
   TRY(parse_listen(settings_.listen));
-  if (settings_.e2b_enabled)  // Better than sessions that cannot be had.
-    return fail(Errc::unsupported, "this version cannot hold sessions in E2B's cloud",
-                "set e2b.enabled to false");
   TRY(start_engine());
   store_ = TRY(Store::open(settings_.storage));
   for (const std::string& notice : store_->notices()) log_.warning(notice);
@@ -225,6 +257,7 @@ Result<void> Server::start() {
   sessions.ttl = settings_.ttl;
   sessions.idle = settings_.idle;
   sessions.most_ttl = settings_.most_ttl;
+  sessions.keep_paused = settings_.keep_paused;
   sessions.most_sessions = settings_.most_sessions;
   sessions.most_sessions_per_key = settings_.most_sessions_per_key;
   sessions.storage = settings_.storage;
@@ -241,9 +274,11 @@ Result<void> Server::start() {
   dialer_ = TRY(EgressDialer::make(std::move(dialer)));
   sessions.dialer = dialer_.get();
   NodeName node = TRY(node_name());
+  std::string own_name = node.code;
   sessions_ = std::make_unique<Sessions>(context_.get_executor(), *store_, log_, std::move(node),
                                          std::move(sessions));
-  sessions_->add_provider(native_provider(*engine_));
+  sessions_->add_provider(native_provider(*engine_, {settings_.full_network}));
+  TRY(add_e2b(std::move(own_name)));
   WebhookSettings webhooks;
   webhooks.reach = settings_.webhooks_private ? Reach::anywhere : Reach::public_only;
   webhooks_ = std::make_unique<Webhooks>(context_.get_executor(), *store_, sessions_->events(),
@@ -257,6 +292,9 @@ Result<void> Server::start() {
   batches_ = std::make_unique<Batches>(
       context_.get_executor(), *sessions_->providers().at("native"), sessions_->interpreters(),
       *store_, sessions_->events(), log_, batches);
+  templates_ =
+      std::make_unique<Templates>(context_.get_executor(), *store_, *sessions_, log_,
+                                  std::filesystem::path(settings_.storage) / "template_files");
   return listen();
 }
 
@@ -266,6 +304,10 @@ asio::awaitable<void> Server::begin() {
   if (recovered) {
     auto beginning = webhooks_->begin();
     recovered = co_await std::move(beginning);
+  }
+  if (recovered) {
+    auto settling = templates_->begin();
+    recovered = co_await std::move(settling);
   }
   if (!recovered) {
     failure_ = recovered.error();
@@ -278,6 +320,8 @@ asio::awaitable<void> Server::begin() {
   log_.info("ready", {{"url", own_url()}, {"storage", settings_.storage}});
   auto warming = warm_interpreters();
   co_await std::move(warming);
+  if (auto gone = let_go_of_code(); !gone)
+    log_.warning("the code of the start stays in memory", {{"why", gone.error().what}});
 }
 
 asio::awaitable<void> Server::fill_pool() {
@@ -287,9 +331,13 @@ asio::awaitable<void> Server::fill_pool() {
   pool.prepare = [this](std::shared_ptr<Sandbox> sandbox) {
     return sessions_->interpreters()->make_ready(std::move(sandbox));
   };
-  auto warming = engine_->warm(spec_of(Preset::standard), std::move(pool));
-  if (auto warmed = co_await std::move(warming); !warmed)
-    log_.warning("the pool could not be filled", {{"why", warmed.error().what}});
+  std::vector<SandboxSpec> kinds{spec_of(Preset::standard)};
+  if (settings_.e2b_served) kinds.push_back(e2b_spec(e2b_options()));
+  for (SandboxSpec& kind : kinds) {
+    auto warming = engine_->warm(std::move(kind), pool);
+    if (auto warmed = co_await std::move(warming); !warmed)
+      log_.warning("the pool could not be filled", {{"why", warmed.error().what}});
+  }
 }
 
 // Nobody waits for it: until it is done, interpreters are started from their files.
@@ -311,6 +359,7 @@ asio::awaitable<void> Server::stop() {
   auto ending =
       settings_.keep_on_stop ? sessions_->leave_all() : sessions_->end_all("the server stopped");
   co_await std::move(ending);
+  for (const auto& [name, provider] : sessions_->providers()) provider->stop();
   auto stopping = settings_.keep_on_stop ? engine_->leave() : engine_->stop();
   if (auto stopped = co_await std::move(stopping); !stopped) failure_ = stopped.error();
   http_.reset();
