@@ -86,6 +86,7 @@ class Server:
         self.problems = []
         self.contract = None
         self.tls = None
+        self.leans_on_another = False  # Its provider may fail it, which it says: 502, and the code "provider".
         self._log = open(os.path.join(self.folder, "log"), "w+b")
         words = {"HOME": self.folder, **({"AGENT_SANDBOX_ADMIN_KEY": admin_key} if admin_key else {}), **(env or {})}
         self.process = subprocess.Popen(
@@ -161,7 +162,7 @@ class Server:
         if not self.contract:
             return
         try:
-            self.contract.check(method, path, answer)
+            self.contract.check(method, path, answer, self.leans_on_another)
         except Mismatch as problem:
             self.problems.append(f"{method} {path} {answer.status}: {problem}")
 
@@ -224,10 +225,11 @@ class Server:
 class Client:
     """Somebody with a key, or without one."""
 
-    def __init__(self, server, key=None, key_id=None):
+    def __init__(self, server, key=None, key_id=None, provider=None):
         self.server = server
         self.key = key
         self.key_id = key_id
+        self.provider = provider  # that its sessions are made at; None: the server's own choice
 
     def headers(self, more=()):
         own = [("Authorization", f"Bearer {self.key}")] if self.key else []
@@ -235,6 +237,8 @@ class Client:
 
     def call(self, method, path, body=None, /, headers=(), timeout=PATIENCE, **query):
         """`body`: bytes go as they are, anything else as JSON. Every answer is checked."""
+        if self.provider and (method, path) == ("POST", "/api/sessions") and isinstance(body, (dict, type(None))):
+            body = {"provider": self.provider, **(body or {})}
         target = path + ("?" + urlencode(query, quote_via=quote, doseq=True) if query else "")
         fields = dict(self.headers(headers))
         if body is not None and not isinstance(body, (bytes, bytearray)) and not hasattr(body, "__next__"):
@@ -275,7 +279,7 @@ class Client:
 
     def make_key(self, role="user", name="somebody", **fields):
         made = self.expect(201, "POST", "/api/keys", {"name": name, "role": role, **fields}).json
-        return Client(self.server, made["key"], made["key_id"])
+        return Client(self.server, made["key"], made["key_id"], self.provider)
 
     def create(self, **fields):
         """A session: its address below /api."""
@@ -318,6 +322,14 @@ class Client:
         return socket
 
 
+def needs_ability(*abilities):
+    """A test that makes sense only where sessions are held by somebody who can do this; see GET /api/providers."""
+    def mark(test):
+        test.abilities = abilities
+        return test
+    return mark
+
+
 _shared = {}
 
 
@@ -336,12 +348,28 @@ class HttpCase(Case):
 
     @classmethod
     def setUpClass(cls):
-        cls.server = shared_server(cls.FLAGS)
+        cls.server = cls.serve()
         cls.admin = cls.server.admin
+
+    @classmethod
+    def serve(cls):
+        return shared_server(cls.FLAGS)
 
     def setUp(self):
         self.assertIsNone(self.server.process.poll(), "the server has ended")
         self.server.problems.clear()
+        self.skip_what_the_provider_cannot_do()
+
+    def skip_what_the_provider_cannot_do(self):
+        """By its own word, which is a part of the API: what it says it can do must work."""
+        if not self.admin.provider:
+            return
+        known = self.admin.expect(200, "GET", "/api/providers").json["providers"]
+        own = next(each for each in known if each["name"] == self.admin.provider)
+        abilities = {each["name"]: each for each in own["abilities"]}
+        for need in getattr(getattr(self, self._testMethodName), "abilities", ()):
+            if not abilities[need]["can"]:
+                self.skipTest(f"{own['name']} cannot: {need} ({abilities[need]['why_not']})")
 
     def tearDown(self):
         self.assertEqual(self.server.problems, [])

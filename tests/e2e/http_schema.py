@@ -166,10 +166,11 @@ class Contract:
                 return template, operation
         return None
 
-    def check(self, method, path, answer):
+    def check(self, method, path, answer, leans_on_another=False):
+        """`leans_on_another`: a provider of this server's may fail, and that is an answer. The server itself may not."""
         found = self.find(method, path)
         if answer.status >= 400:
-            self._check_refusal(method, found, answer)
+            self._check_refusal(method, found, answer, leans_on_another)
             return
         if not found:
             raise Mismatch(f"{answer.status} at an address that is not described")
@@ -178,13 +179,15 @@ class Contract:
             raise Mismatch(f"the status {answer.status} is not described")
         self._check_content(method, described, answer)
 
-    def _check_refusal(self, method, found, answer):
+    def _check_refusal(self, method, found, answer, leans_on_another):
         described = {"content": {"application/json": {"schema": ERROR}}}
         if found:
             responses = found[1]["responses"]
             described = responses.get(str(answer.status), responses["default"])
         if answer.status == 500:
             raise Mismatch("the server failed")
+        if answer.status == 502 and not leans_on_another:
+            raise Mismatch("another server failed")
         self._check_content(method, described, answer)
         trace = re.fullmatch(r"00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}", answer.header("traceparent") or "")
         if not trace:
@@ -192,6 +195,8 @@ class Contract:
         if method == "HEAD" or "error" not in answer.json:
             return
         error = answer.json["error"]
+        if (answer.status == 502) != (error["code"] == "provider"):
+            raise Mismatch(f"{answer.status} with the code {error['code']!r}: whose fault is it?")
         if error["trace_id"] != trace[1]:
             raise Mismatch("trace_id and traceparent tell of different requests")
         if not error["message"] or LEAKS.search(error["message"] + error["hint"]):

@@ -6,6 +6,7 @@ import tarfile
 import unittest
 
 from http_files import MEGABYTE, FileCase, name_of
+from http_harness import needs_ability
 
 
 class Archives(FileCase):
@@ -38,6 +39,7 @@ class Archives(FileCase):
             self.assertEqual((out.extractfile("d/f").read(), out.getmember("d/f").mode), (b"text", 0o640))
             self.assertEqual((out.extractfile("ü b").read(), out.getmember("l").linkname), (entries[1][2], "d/f"))
 
+    @needs_ability("archive_checks")
     def test_entries_that_lead_outside_are_left_out_and_told(self):
         report = self.admin.expect(200, "PUT", self.files + "/archive", self.tar(
             ("good", tarfile.REGTYPE, b"good"), ("../evil", tarfile.REGTYPE, b"evil"),
@@ -62,6 +64,7 @@ class Archives(FileCase):
 
 
 class Watching(FileCase):
+    @needs_ability("byte_names")
     def test_changes_are_told(self):
         self.shell("mkdir sub")
         with self.admin.events(self.files + "/watch") as stream:

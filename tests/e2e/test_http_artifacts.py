@@ -4,7 +4,7 @@ import sqlite3
 import unittest
 
 from harness import run
-from http_harness import ADMIN_KEY, HttpCase, Server, environment, until
+from http_harness import ADMIN_KEY, HttpCase, Server, environment, needs_ability, until
 
 SHOW = """
 open('/workspace/note.txt', 'w').write('kept')
@@ -105,6 +105,7 @@ class Kept(ArtifactCase):
         self.assert_kept(kept)
         self.assert_lost(lost)
 
+    @needs_ability("disks")
     def test_a_persistent_one(self):
         session = self.made(persistent=True, keep_artifacts=True)
         self.admin.expect(204, "DELETE", session)

@@ -161,6 +161,41 @@ class States(BranchCase):
         self.assertEqual(self.run_code(child, "print(t.is_alive())"), "False\n")
 
 
+    def test_memory_that_does_not_come_to_life_is_told_by_who_asks_for_it(self):
+        box = self.session()
+        # What lies there does not come along, and the interpreter has it mapped.
+        self.run_code(box, "import mmap\nwith open('/dev/shm/mapped', 'wb') as f: f.write(b'x' * 4096)\n"
+                           "with open('/dev/shm/mapped', 'rb') as f:\n"
+                           "    m = mmap.mmap(f.fileno(), 4096, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)\nx = 1")
+        self.admin.expect(201, "POST", box + "/checkpoint", {"name": "here"})
+        self.admin.expect(200, "POST", box + "/rollback", {"name": "here"})
+        refused = self.admin.expect(409, "POST", box + "/execute", {"code": "x"}).json["error"]
+        self.assertIn("does not come to life", refused["message"])
+        self.admin.expect(409, "POST", box + "/checkpoint", {"name": "there"})
+        self.admin.expect(409, "POST", box + "/execute", {"code": "x"})  # It is not forgotten.
+        self.admin.expect(200, "POST", box + "/contexts/python/restart")
+        self.assertEqual(self.run_code(box, "print(6 * 7)"), "42\n")
+
+    def test_parts_of_a_second_count_as_a_whole_one(self):
+        box = self.session()
+        child = self.admin.expect(201, "POST", box + "/fork", {"ttl_s": 99.5}).json["sessions"][0]
+        self.addCleanup(self.admin.delete, "/api/sessions/" + child["session_id"])
+        self.admin.expect(404, "POST", box + "/fork", {"ttl_s": 99.5, "checkpoint": "none"})
+
+    def test_a_branch_may_be_branched_before_its_interpreter_lives(self):
+        box = self.with_state()
+        self.run_code(box, "numbers.append(7)")
+        for _ in range(3):
+            box = self.fork(box)[0]
+        self.assertIn("7", self.run_code(box, "print(numbers[-1])"))
+        self.admin.expect(201, "POST", box + "/checkpoint", {"name": "here"})
+        self.admin.expect(200, "POST", box + "/rollback", {"name": "here"})
+        saved = self.admin.expect(201, "POST", box + "/checkpoint", {"name": "again"}).json
+        self.assertEqual([c["memory"] for c in saved["contexts"]], ["saved"])
+        self.admin.expect(200, "POST", box + "/rollback", {"name": "here"})
+        self.admin.expect(204, "DELETE", box)  # while it comes to life
+
+
 class Merging(BranchCase):
     def setUp(self):
         super().setUp()

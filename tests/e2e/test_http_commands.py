@@ -6,7 +6,7 @@ import signal
 import time
 import unittest
 
-from http_harness import HttpCase, in_parallel, until
+from http_harness import HttpCase, in_parallel, needs_ability, until
 
 KEPT = 1 << 20  # bytes of a command's output that the server keeps
 
@@ -70,6 +70,7 @@ class Ends(CommandCase):
         usage = self.run_command("sleep 0.3")["usage"]
         self.assertGreaterEqual(usage["wall_ms"], 300)
 
+    @needs_ability("limits")
     def test_out_of_memory(self):
         box = self.session(limits={"memory": "64M", "disk": "16M"})
         done = self.admin.start(box, ["python3", "-c", "x = b'x' * 500_000_000"])

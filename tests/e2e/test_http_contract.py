@@ -116,6 +116,18 @@ class Promise(unittest.TestCase):
             with self.subTest(why=why), self.assertRaises(Mismatch):
                 self.contract.check(method, path, answer)
 
+    def test_another_servers_failure_is_an_answer_where_there_is_one(self):
+        of_another = self.answer(502, self.failure(code="provider", fault="platform"), TRACEPARENT)
+        self.contract.check("GET", "/things/1", of_another, leans_on_another=True)
+        for why, leans, answer in [
+                ("there is no other", False, of_another),
+                ("its own", True, self.answer(500, self.failure(code="internal", fault="platform"), TRACEPARENT)),
+                ("its own, in disguise", True, self.answer(502, self.failure(code="os", fault="platform"), TRACEPARENT)),
+                ("in another disguise", True, self.answer(500, self.failure(code="provider"), TRACEPARENT)),
+                ("no word", True, self.answer(502, b"Bad Gateway", TRACEPARENT, media="text/html"))]:
+            with self.subTest(why=why), self.assertRaises(Mismatch):
+                self.contract.check("GET", "/things/1", answer, leans)
+
 
 class Attacks(unittest.TestCase):
     def test_every_name_is_that_of_a_test(self):

@@ -6,7 +6,7 @@ import time
 import unittest
 
 from harness import needs
-from http_harness import HttpCase, until
+from http_harness import HttpCase, needs_ability, until
 
 CHART = "application/vnd.agent-sandbox.chart+json"
 
@@ -228,6 +228,7 @@ class Endings(InterpreterCase):
         self.assertEqual(self.text("x"), "1")
         self.admin.expect(409, "POST", self.box + "/contexts/python/interrupt")
 
+    @needs_ability("limits")
     def test_out_of_memory_ends_the_cell_only(self):
         box = self.session(limits={"memory": "128M", "disk": "32M"})
         answer = self.admin.expect(200, "POST", box + "/execute", {"code": "x = bytearray(1 << 30)\nx[:] = b'1' * len(x)"}).json

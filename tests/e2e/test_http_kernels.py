@@ -7,7 +7,7 @@ import threading
 import unittest
 
 from harness import IN_CI
-from http_harness import HttpCase, Server, until
+from http_harness import HttpCase, Server, needs_ability, until
 
 FOLDER = "/usr/local/lib/agent-sandbox/kernels/"
 EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples", "kernels")
@@ -205,13 +205,18 @@ class Missing(KernelCase):
 
     def test_it_is_nothing_that_could_be_started(self):
         self.bring("plain", PERL, mode="644")
-        self.bring("hidden", PERL, mode="700")
         self.admin.run(self.box, f"cd {FOLDER}; mkdir folder; mkfifo -m 777 fifo; ln -s /nowhere nowhere; ln -s loop loop; "
                        "ln -s /dev/null null", user="root")
-        for name in ("plain", "hidden", "folder", "fifo", "nowhere", "loop", "null"):
+        for name in ("plain", "folder", "fifo", "nowhere", "loop", "null"):
             for route in ("/execute", "/contexts"):
                 self.refused(name, f'there is no interpreter for "{name}"', route)
         self.assertEqual(self.contexts(), [])
+
+    @needs_ability("file_rights")
+    def test_it_is_not_for_the_user(self):
+        self.bring("hidden", PERL, mode="700")
+        for route in ("/execute", "/contexts"):
+            self.refused("hidden", 'there is no interpreter for "hidden"', route)
 
     def test_names_that_none_may_have(self):
         self.bring("tiny", PERL)

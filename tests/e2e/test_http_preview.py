@@ -124,7 +124,8 @@ class Preview(HttpCase):
         # The server's own port, seen from inside, is nobody's.
         self.assertEqual(self.ask("GET", "/health", host=self.host.replace("8080-", f"{port}-")).status, 502)
         unknown = self.id[:-1] + ("a" if self.id[-1] != "a" else "b")
-        self.assertEqual(self.ask("GET", "/", host=f"8080-{unknown}.localhost").status, 404)
+        answer = self.ask("GET", "/", host=f"8080-{unknown}.localhost")  # In the words that E2B's clients look for.
+        self.assertEqual((answer.status, answer.json["message"]), (502, "The sandbox was not found"))
         for host in (f"0-{self.id}.localhost", f"65536-{self.id}.localhost", f"x-{self.id}.localhost"):
             self.assertEqual(self.ask("GET", "/", host=host).status, 404)
 

@@ -4,7 +4,7 @@ import datetime
 import time
 import unittest
 
-from http_harness import HttpCase, in_parallel, until
+from http_harness import HttpCase, in_parallel, needs_ability, until
 
 
 class Create(HttpCase):
@@ -13,12 +13,13 @@ class Create(HttpCase):
         session = answer.json
         self.addCleanup(self.admin.delete, "/api/sessions/" + session["session_id"])
         self.assertEqual(answer.header("location"), "/api/sessions/" + session["session_id"])
-        self.assertEqual((session["state"], session["provider"], session["environment"]), ("ready", "native", "host"))
+        self.assertEqual((session["state"], session["provider"], session["environment"]), ("ready", self.admin.provider or "native", "host"))
         self.assertEqual(session["url"], f"http://127.0.0.1:{self.server.port}{answer.header('location')}")
         self.assertTrue(session["isolation"])
         made, ends = (datetime.datetime.fromisoformat(session[name]) for name in ("created_at", "expires_at"))
         self.assertEqual((ends - made).total_seconds(), 3600)
 
+    @needs_ability("limits", "browser")
     def test_every_field(self):
         session = self.session(
             environment="host", provider="native", preset="standard", tier="browser", network={"mode": "none"},
@@ -130,7 +131,7 @@ class Lists(HttpCase):
         self.assertEqual(self.listed(label="b:x:y"), [two])
         self.assertEqual(self.listed(label="a:%"), [])
         self.assertEqual(self.listed(label="a:1' OR '1'='1"), [])
-        self.assertEqual(self.listed(provider="native", environment="host"), [three, two, one])
+        self.assertEqual(self.listed(provider=self.key.provider or "native", environment="host"), [three, two, one])
         self.assertEqual(self.listed(provider="docker"), [])
         self.key.expect(200, "POST", two + "/pause")
         self.key.expect(204, "DELETE", one)
@@ -223,6 +224,40 @@ class Life(HttpCase):
         self.admin.expect(200, "POST", session + "/pause")
         self.admin.expect(204, "DELETE", session)
 
+    def test_the_time_of_a_paused_session_stands_still(self):
+        session = self.session(ttl_s=2)
+        paused = self.admin.expect(200, "POST", session + "/pause").json
+        self.assertLessEqual(paused["time_left_s"], 2)
+        time.sleep(2.5)
+        self.assertEqual(self.admin.state(session), "paused")
+        self.assertNotIn("time_left_s", self.admin.expect(200, "POST", session + "/resume").json)
+        self.assert_ends(session, 6)
+
+    def test_the_time_of_a_paused_session_can_be_changed(self):
+        session = self.session(ttl_s=60)
+        self.admin.expect(200, "POST", session + "/pause")
+        self.assertEqual(self.admin.expect(200, "PATCH", session, {"ttl_s": 1}).json["time_left_s"], 1)
+        time.sleep(1.5)
+        self.admin.expect(200, "POST", session + "/resume")
+        self.assert_ends(session, 5)
+
+    def test_a_session_may_be_paused_when_its_time_is_over(self):
+        session = self.session(ttl_s=1, at_expiry="pause")
+        self.assertTrue(until(lambda: self.admin.state(session) == "paused", 5, every=0.2))
+        self.assertEqual(self.admin.expect(200, "POST", session + "/resume").json["state"], "ready")
+        self.assertTrue(until(lambda: self.admin.state(session) == "paused", 5, every=0.2), "it has its time again")
+        self.admin.expect(204, "DELETE", session)
+
+    def test_traffic_wakes_a_session_that_wants_it(self):
+        for wakes in (True, False):
+            session = self.session(wake_on_traffic=wakes)
+            self.admin.start(session, "exec python3 -m http.server 8080 --bind 127.0.0.1", background=True)
+            page = f"/preview/{session.rsplit('/', 1)[1]}/8080/"
+            self.assertTrue(until(lambda: self.server.plain("GET", page).status == 200))
+            self.admin.expect(200, "POST", session + "/pause")
+            self.assertEqual(self.server.plain("GET", page).status, 200 if wakes else 409)
+            self.assertEqual(self.admin.state(session), "ready" if wakes else "paused")
+
     def assert_ends(self, session, within):
         self.assertTrue(until(lambda: self.admin.state(session) == "gone", within, every=0.3))
         self.assertEqual(self.admin.get(session).json["end_reason"], "expired")
@@ -259,6 +294,7 @@ class Life(HttpCase):
         session = self.session(idle_s=1)
         self.assertEqual(self.admin.run(session, "sleep 2; echo done"), "done\n")
 
+    @needs_ability("cpu_usage")
     def test_usage_and_isolation(self):
         session = self.session()
         before = self.admin.expect(200, "GET", session + "/usage").json

@@ -187,11 +187,14 @@ int parent_of(int pid) {
 // not a program.
 bool runs_foreign_program(const std::string& proc) {
   struct stat running {
-  }, named{};
+  }, named{}, still{};
   if (::stat((proc + "/exe").c_str(), &running) != 0) return false;
   std::string path = link_of(proc + "/exe");
-  return ::stat(path.c_str(), &named) != 0 || named.st_ino != running.st_ino ||
-         named.st_dev != running.st_dev;
+  bool foreign = ::stat(path.c_str(), &named) != 0 || named.st_ino != running.st_ino ||
+                 named.st_dev != running.st_dev;
+  // One that ended or executed something meanwhile has said nothing.
+  return foreign && ::stat((proc + "/exe").c_str(), &still) == 0 &&
+         still.st_ino == running.st_ino && still.st_dev == running.st_dev;
 }
 
 // Lays hands on every process that appears, before it has executed anything. Outside, being told of

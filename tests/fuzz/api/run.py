@@ -81,7 +81,10 @@ def main():
             server.send_signal(signal.SIGTERM)
             code = server.wait(60)
         if code != 0:
-            print((folder / "log").read_text(errors="replace")[-4000:])
+            # A sanitizer's report is long, and its beginning tells most.
+            text = (folder / "log").read_text(errors="replace")
+            report = text.find("==ERROR")
+            print(text[report:][:12000] if report >= 0 else text[-4000:])
     sys.exit(0 if well and code == 0 else f"failed; the server ended with {code}")
 
 

@@ -1,0 +1,45 @@
+// Secrets, and rules that use them.
+import { assert, check, checkIf } from './check.mjs'
+
+export default async function ({ e2b, ask, all }) {
+  await check('secrets', async () => {
+    const made = await ask('POST', '/secrets', { name: 'Api_Token', value: 'top-secret-1', metadata: { of: 'me' } })
+    assert.equal(made.status, 201, made.text)
+    assert.equal(made.json.name, 'api_token')
+    assert.equal(made.json.currentVersion, 1)
+    assert.equal((await ask('POST', '/secrets', { name: 'api_token', value: 'x' })).json.code, 409)
+    const changed = await ask('POST', '/secrets/api_token', { value: 'top-secret-2' })
+    assert.equal(changed.json.currentVersion, 2)
+    assert.deepEqual(changed.json.metadata, { of: 'me' })
+    const listed = await ask('GET', '/secrets')
+    assert.equal(listed.json.length, 1)
+    assert.ok(!JSON.stringify(listed.json).includes('top-secret'))
+    assert.equal((await ask('GET', '/secrets/' + made.json.secretID)).json.name, 'api_token')
+    const rule = (value) => ({ templateID: 'base', network: { rules: { 'example.org': [{ transform: { headers: { Authorization: value } } }] } } })
+    const box = await ask('POST', '/v2/sandboxes', rule('Bearer ${e2b.secrets.api_token}'))
+    assert.equal(box.status, 201, box.text)
+    assert.equal((await ask('POST', '/v2/sandboxes', rule('Bearer ${e2b.secrets.nobody}'))).json.code, 400)
+    assert.equal((await ask('DELETE', '/secrets/api_token')).status, 204)
+    assert.equal((await ask('GET', '/secrets/api_token')).json.code, 404)
+    assert.equal((await ask('DELETE', '/sandboxes/' + box.json.sandboxID)).status, 204)
+  })
+  await checkIf(e2b.Secret, 'Secret', 'secrets by the SDK', async () => {
+    const { Secret, SecretError, SecretNotFoundError } = e2b
+    const made = await Secret.create('Other', 'value', { metadata: { of: 'me' } })
+    assert.equal(made.name, 'other')
+    assert.equal(made.version, 1)
+    assert.ok(made.createdAt instanceof Date)
+    assert.equal(await Secret.exists('other'), true)
+    assert.equal(await Secret.exists('nobody'), false)
+    assert.equal((await Secret.update('other', 'value2')).version, 2)
+    assert.deepEqual((await Secret.getInfo(made.secretId)).metadata, { of: 'me' })
+    await Secret.create('another', 'value')
+    const found = await all(Secret.list({ limit: 1 }))
+    assert.deepEqual(found.map((each) => each.name).sort(), ['another', 'other'])
+    await assert.rejects(Secret.create('other', 'again'), SecretError)
+    await assert.rejects(Secret.getInfo('nobody'), SecretNotFoundError)
+    await assert.rejects(Secret.update('nobody', 'x'), SecretNotFoundError)
+    for (const name of ['other', 'another']) assert.equal(await Secret.destroy(name), true)
+    assert.equal(await Secret.destroy('other'), false)
+  })
+}

@@ -1,0 +1,52 @@
+// Volumes and what is in them.
+import { assert, check, checkIf } from './check.mjs'
+
+export default async function ({ e2b, ask }) {
+  const { Sandbox, Volume } = e2b
+  await check('volumes by the wire', async () => {
+    const made = await ask('POST', '/volumes', { name: 'Wire_1' })
+    assert.equal(made.status, 201, made.text)
+    assert.equal((await ask('POST', '/volumes', { name: 'Wire_1' })).json.code, 400)
+    assert.equal((await ask('POST', '/volumes', { name: 'not a name' })).json.code, 400)
+    assert.ok((await ask('GET', '/volumes')).json.some((each) => each.volumeID === made.json.volumeID))
+    assert.equal((await ask('GET', '/volumes/' + made.json.volumeID)).json.token, made.json.token)
+    assert.equal((await ask('GET', `/volumecontent/${made.json.volumeID}/path?path=/`, undefined, { Authorization: 'Bearer wrong' })).status, 403)
+    assert.equal((await ask('DELETE', '/volumes/' + made.json.volumeID)).status, 204)
+    assert.equal((await ask('GET', '/volumes/' + made.json.volumeID)).status, 404)
+  })
+  await checkIf(Volume, 'Volume', 'volumes by the SDK', async () => {
+    const { VolumeError, VolumeNotFoundError, VolumePathNotFoundError } = e2b
+    const volume = await Volume.create('shared')
+    const key = await volume.writeFile('/notes/a.txt', 'hello')
+    assert.ok(key)
+    assert.equal(await volume.readFile('/notes/a.txt'), 'hello')
+    await volume.makeDir('/more')
+    const names = (await volume.list('/')).map((each) => each.path).sort()
+    assert.deepEqual(names, ['/more', '/notes'])
+    const info = await volume.getInfo('/notes/a.txt')
+    assert.equal(info.size, 5)
+    assert.equal(await volume.exists('/notes/b.txt'), false)
+    await volume.remove('/more')
+    assert.equal(await volume.exists('/more'), false)
+    await assert.rejects(volume.readFile('/nothing'), VolumePathNotFoundError)
+    await assert.rejects(volume.getInfo('/nothing'), VolumePathNotFoundError)
+    await assert.rejects(volume.list('/nothing'), VolumePathNotFoundError)
+    await assert.rejects(volume.remove('/nothing'), VolumePathNotFoundError)
+    await assert.rejects(Volume.create('shared'), VolumeError)
+    await assert.rejects(Volume.getInfo('nobodys'), VolumeNotFoundError)
+    await assert.rejects(Volume.connect('nobodys'), VolumeNotFoundError)
+    assert.deepEqual((await Volume.list()).map((each) => each.name), ['shared'])
+    assert.equal((await Volume.getInfo(volume.volumeId)).name, 'shared')
+    assert.equal(await (await Volume.connect(volume.volumeId)).readFile('/notes/a.txt'), 'hello')
+    assert.deepEqual(Buffer.from(await volume.readFile('/notes/a.txt', { format: 'bytes' })), Buffer.from('hello'))
+    assert.deepEqual((await volume.list('/', { depth: 2 })).map((each) => each.path).sort(), ['/notes', '/notes/a.txt'])
+    await volume.updateMetadata('/notes/a.txt', { mode: 0o600 })
+    assert.equal((await volume.getInfo('/notes/a.txt')).mode & 0o777, 0o600)
+    const box = await Sandbox.create({ volumeMounts: { '/mnt/shared': volume } })
+    assert.equal((await ask('GET', '/sandboxes/' + box.sandboxId)).json.volumeMounts[0].name, 'shared')
+    assert.equal(await box.files.read('/mnt/shared/notes/a.txt', { user: 'root' }), 'hello')
+    await box.kill()
+    assert.equal(await Volume.destroy(volume.volumeId), true)
+    assert.equal(await Volume.destroy(volume.volumeId), false)
+  })
+}
