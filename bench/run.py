@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Runs a benchmark suite, compares it with its targets and keeps the numbers. Builds nothing.
 
-    bench/run.py engine|http|sessions|branch [--quick] [--out DIR] [--no-gate] [--update-docs]
+    bench/run.py engine|http|sessions|branch|e2b [--quick] [--out DIR] [--no-gate] [--update-docs]
 
 Exits with 1 if a target is missed or could not be measured for a reason that is ours.
 """
@@ -15,13 +15,15 @@ import sys
 
 sys.dont_write_bytecode = True  # The source tree stays clean.
 import branch_suite
+import e2b_suite
 import engine_suite
 import http_suite
 import plot
 import sessions_suite
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SUITES = {"engine": engine_suite, "http": http_suite, "sessions": sessions_suite, "branch": branch_suite}
+SUITES = {"engine": engine_suite, "http": http_suite, "sessions": sessions_suite, "branch": branch_suite,
+          "e2b": e2b_suite}
 
 
 def machine():
