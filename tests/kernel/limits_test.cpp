@@ -422,8 +422,9 @@ TEST_F(LimitsTest, UsageIsPlausible) {
     EXPECT_EQ(usage.oom_kills, 0U);
   }
   if (holds(*box, "pids_limit") && usage.pids != 0) {
-    EXPECT_GE(usage.pids, before.pids + 1);
-    EXPECT_LE(usage.pids, before.pids + 3);
+    // Pid 1, the eater, and for a moment one that has ended: it counts until it is forgotten.
+    EXPECT_GE(usage.pids, 2U);
+    EXPECT_LE(usage.pids, 5U);
   }
   if (holds(*box, "pause")) {  // The tree that pauses is the one that counts.
     EXPECT_GE(usage.cpu - before.cpu, 280ms);
