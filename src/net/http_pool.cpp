@@ -130,6 +130,7 @@ std::size_t on_header(char* data, std::size_t size, std::size_t count, void* use
 std::size_t on_body(char* data, std::size_t size, std::size_t count, void* user) {
   Shared& shared = *static_cast<Job*>(user)->shared;
   std::lock_guard lock(shared.mutex);
+  if (shared.over) return 0;  // called off, and not dropped yet
   if (shared.in.size() >= kMostAhead) {
     shared.in_waits = true;
     return CURL_WRITEFUNC_PAUSE;
