@@ -110,4 +110,6 @@ bool DiskImage::is_mounted() const {
   return device && *device == loop_;
 }
 
+void DiskImage::unlock() noexcept { ::flock(file_.get(), LOCK_UN); }
+
 }  // namespace asr

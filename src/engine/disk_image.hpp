@@ -38,6 +38,8 @@ class DiskImage {
   // With the last mount the device goes, too, from now on.
   void let_go() noexcept { device_.reset(); }
   bool is_mounted() const;  // or its device lives for another reason
+  // Others may have it, whoever still holds a copy of its descriptor.
+  void unlock() noexcept;
   // Another process goes on using it: nothing of it ends with this object.
   void leave() noexcept { left_ = true; }
   bool has_left() const noexcept { return left_; }

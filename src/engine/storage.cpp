@@ -252,6 +252,7 @@ asio::awaitable<void> Storage::release(std::unique_ptr<DiskImage> image, Key key
     asio::steady_timer pause(*thread_, kTryAgain);
     co_await pause.async_wait(asio::use_awaitable);
   }
+  image->unlock();  // The keeper may be slow to forget its copy of the descriptor.
   image.reset();
   std::lock_guard lock(mutex_);
   if (auto found = volumes_.find(key); found != volumes_.end() && found->second.expired())

@@ -1,14 +1,23 @@
 #include "engine/storage_lease.hpp"
 
+#include <sys/file.h>
+
 #include "engine/storage.hpp"
 
 namespace asr {
+
+StorageLease::~StorageLease() {
+  if (left_) return;
+  // Not by closing alone: the keeper may be slow to forget its copies of the descriptors.
+  for (const UniqueFd& folder : folders_) ::flock(folder.get(), LOCK_UN);
+}
 
 void StorageLease::end() {
   if (auto storage = storage_.lock(); storage && disk_) storage->expect_end(disk_->file());
 }
 
 void StorageLease::leave() {
+  left_ = true;
   if (disk_) disk_->leave();
   for (const auto& volume : volumes_) volume->leave();
 }

@@ -23,6 +23,11 @@ struct StorageRecord {
 // Given up when dropped.
 class StorageLease {
  public:
+  StorageLease() = default;
+  ~StorageLease();
+  StorageLease(const StorageLease&) = delete;
+  StorageLease& operator=(const StorageLease&) = delete;
+
   // The sandbox has ended: whoever wants its disk next need only wait.
   void end();
   // The sandbox lives on without us: nothing is given up.
@@ -37,6 +42,7 @@ class StorageLease {
   std::shared_ptr<DiskImage> disk_;
   std::vector<std::shared_ptr<DiskImage>> volumes_;
   std::vector<UniqueFd> folders_;  // locked against being removed
+  bool left_ = false;
 };
 
 }  // namespace asr

@@ -392,7 +392,9 @@ std::string Escape::read_until(Execution& execution, const std::string& text,
 }
 
 void Escape::expect_alive(const SandboxPtr& sandbox, const std::string& after) {
+  // Alive, not quick: on a machine full of processes an answer may take its time.
   Result<void> ping = sync(sandbox->ping(), 10s);
+  for (int again = 0; !ping && again < 10; ++again) ping = sync(sandbox->ping(), 10s);
   must(ping.has_value(), "no answer after " + after + ": " + (ping ? "" : ping.error().what));
   RunResult result = run(sandbox, "user", {"/bin/true"});
   must(result.status.ok(),

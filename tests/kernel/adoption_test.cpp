@@ -267,6 +267,27 @@ TEST_F(Adoption, UidRangesAreNotGivenToAnother) {
 // ---- the keeper
 // ----------------------------------------------------------------------------------
 
+// Its copies of descriptors lock nothing that its sandbox has given back.
+TEST_F(Adoption, ASlowKeeperHoldsNoDisk) {
+  if (::access("/dev/loop-control", R_OK | W_OK) != 0) GTEST_SKIP() << "needs loop devices";
+  options().storage_dir = scratch() / "storage";
+  SandboxSpec with_storage = spec_of(Preset::standard);
+  with_storage.disk = PersistentDisk{"d"};
+  with_storage.limits.disk_bytes = 64 << 20;
+  with_storage.volumes.push_back({"shared", "/data"});
+  must(engine()->make_volume("shared", {}));
+  auto box = sandbox(with_storage);
+  must(box->keep("one"));
+  int keeper = keeper_of(::getpid());
+  ASSERT_GT(keeper, 0);
+  signal_one(keeper, SIGSTOP);
+  must(box->destroy());
+  box.reset();
+  EXPECT_TRUE(wait(engine()->remove_storage("d")));
+  EXPECT_TRUE(eventually([&] { return wait(engine()->remove_storage("shared")).has_value(); }, 5s));
+  signal_one(keeper, SIGCONT);
+}
+
 TEST_F(Adoption, TheKeeperHasNoPrivileges) {
   must(sandbox()->keep("x"));
   int keeper = keeper_of(::getpid());
