@@ -1,5 +1,6 @@
 #include "api/e2b/connect.hpp"
 
+#include <algorithm>
 #include <charconv>
 
 #include "net/http.hpp"
@@ -117,6 +118,11 @@ Result<std::chrono::milliseconds> connect_timeout(std::string_view header) {
   if (ec != std::errc() || end != header.data() + header.size() || value < 0 || header.size() > 10)
     return fail(Errc::invalid, "Connect-Timeout-Ms is no number of at most ten digits");
   return std::chrono::milliseconds(value);
+}
+
+std::chrono::milliseconds time_to_be_told(std::chrono::milliseconds limit) {
+  constexpr std::chrono::milliseconds kMostEarlier(250);
+  return limit - std::min(limit / 20, kMostEarlier);
 }
 
 std::chrono::seconds keepalive_interval(std::string_view header) {

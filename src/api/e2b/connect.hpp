@@ -75,6 +75,8 @@ class EnvelopeReader {
 // "Connect-Timeout-Ms": none or zero is no limit. Errc::invalid if it is no number of at most ten
 // digits.
 Result<std::chrono::milliseconds> connect_timeout(std::string_view header);
+// How long something may take for its end to be told before a client gives up that waits so long.
+std::chrono::milliseconds time_to_be_told(std::chrono::milliseconds limit);
 // "Keepalive-Ping-Interval" in seconds; what makes no sense is 90.
 std::chrono::seconds keepalive_interval(std::string_view header);
 

@@ -76,6 +76,14 @@ TEST(Connect, HeadersWithTimes) {
     EXPECT_EQ(keepalive_interval(bad).count(), 90);
 }
 
+TEST(Connect, TheEndIsToldBeforeTheClientGivesUp) {
+  using std::chrono::milliseconds;
+  EXPECT_EQ(time_to_be_told(milliseconds(0)), milliseconds(0));  // no limit
+  EXPECT_EQ(time_to_be_told(milliseconds(1)), milliseconds(1));
+  EXPECT_EQ(time_to_be_told(milliseconds(1000)), milliseconds(950));
+  EXPECT_EQ(time_to_be_told(milliseconds(60000)), milliseconds(59750));
+}
+
 TEST(Connect, MediaTypes) {
   EXPECT_TRUE(is_media("application/json", "application/json"));
   EXPECT_TRUE(is_media("Application/JSON ; charset=utf-8", "application/json"));

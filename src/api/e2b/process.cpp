@@ -91,7 +91,8 @@ Result<CommandRequest> request_from(const EnvdCall& call, const json::object& me
   // Whoever reads slowly slows the program down; nothing else ends it but the caller's own limit.
   command.output_bytes = 0;
   command.cpu_time = std::chrono::milliseconds(0);
-  command.wall_time = TRY(connect_timeout(call.head().headers.get("connect-timeout-ms")));
+  auto limit = TRY(connect_timeout(call.head().headers.get("connect-timeout-ms")));
+  command.wall_time = time_to_be_told(limit);  // The SDKs stop listening at the limit itself.
   return request;
 }
 
