@@ -448,6 +448,7 @@ class Gone(HistoryCase):
         admin = server.admin
         session = admin.create(keep_artifacts=True)
         admin.run(session, "echo kept")
+        self.assertTrue(until(lambda: len(self.steps(session, admin)) == 1))  # It is written behind the answer.
         family = server.end_now()
         for pid, name in server.alive_of(family):  # As if the machine had ended.
             with contextlib.suppress(ProcessLookupError):
